@@ -1,4 +1,4 @@
-"""Frozen dataclasses <-> TOML and JSON, strict on unknown keys, with `section.key=value` overrides.
+"""Reads and writes frozen dataclasses as TOML and JSON. Unknown keys are errors; overrides are `section.key=value`.
 
 A job's configuration is a tree of frozen dataclasses. It is read from a recipe, changed by overrides, and saved as
 JSON beside the job's output.
@@ -87,7 +87,7 @@ def _names(kind: Any, where: str) -> Iterator[str]:
 
 
 def _with_default(field: dataclasses.Field[Any], value: Any) -> Any:
-    """`value`, with the keys that a table lacks from the field's default."""
+    """Fills the keys that a table lacks from the field's default."""
     if not isinstance(value, Mapping):
         return value
     made = field.default_factory is not dataclasses.MISSING
@@ -107,7 +107,7 @@ def load_toml(path: Path) -> dict[str, Any]:
 
 
 def to_toml(values: Mapping[str, Any], comments: Mapping[str, Sequence[str]], where: str = "") -> str:
-    """Plain values as TOML that `load_toml` reads; `comments` are the lines above a key, by its full name.
+    """Writes plain values as TOML that `load_toml` reads; `comments` are the lines above a key, by its full name.
 
     A key without a value, None, is "none".
     """
@@ -151,7 +151,7 @@ def combined(
     overrides: Iterable[str] | Mapping[str, Any] = (),
     begun: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What a command is given: a recipe, then flags, then overrides; the later wins.
+    """Combines the settings of a command: a recipe, then flags, then overrides, of which the last wins.
 
     Flags that are None were not given. `overrides` are `section.key=value`, or what these are parsed to. A run that
     goes on starts from the settings with which it has `begun`.
@@ -174,7 +174,7 @@ def differing_parts(old: Any, new: Any) -> tuple[Any, Any]:
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
-    """`["optim.lr=0.1", "output=run"]` -> `{"optim": {"lr": 0.1}, "output": "run"}`; values are TOML, else text.
+    """Parses `["optim.lr=0.1", "output=run"]` as `{"optim": {"lr": 0.1}, "output": "run"}`; values are TOML or text.
 
     A date or time is text, too: no setting is one, but a folder may have such a name.
     """

@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import Any, Self
 
 UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Characters that a terminal obeys instead of showing them."""
+"""Matches the characters that a terminal obeys instead of showing them."""
 WIDEST = 100_000
-"""Characters per line without a terminal: practically no limit."""
+"""The characters per line without a terminal, which is practically no limit."""
 
 
 def escape_controls(text: str) -> str:
@@ -38,7 +38,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_settings(values: Mapping[str, Any]) -> None:
-    """Names and values; a nested table is indented below its name."""
+    """Prints names and values; a nested table is indented below its name."""
     print_table([], list(_lines(values)))
 
 
@@ -54,7 +54,7 @@ def _lines(values: Mapping[str, Any], indent: str = "") -> Iterator[tuple[str, s
 
 
 def format_value(value: Any) -> str:
-    """A value as text for people."""
+    """Returns a value as text for people."""
     if value is None or value == {}:
         return "none"
     if isinstance(value, bool):
@@ -70,10 +70,10 @@ def format_value(value: Any) -> str:
 
 
 REDRAWN, LOGGED = 0.1, 30.0
-"""Seconds between two states of the line on a terminal, and between two lines of a log."""
+"""The seconds between two states of the line on a terminal, and between two lines of a log."""
 BAR = 16
 drawn = 0
-"""Characters of the line of progress that is on the terminal now."""
+"""The characters of the line of progress that is on the terminal now."""
 
 
 def print_line(line: str) -> None:
@@ -96,7 +96,7 @@ class Counter:
         self.begin(0)
 
     def begin(self, done: int) -> None:
-        """What was done before, as by an interrupted run: the speed is that of what follows."""
+        """Sets what was done before, as by an interrupted run; the speed is that of the rest."""
         self._began, self._first = time.monotonic(), done
         self._done, self._total, self._notes = done, 0, []
         self._due = self._began + (0 if self._is_live else LOGGED)
@@ -161,7 +161,7 @@ def _width() -> int:
 
 
 def _fitting(parts: Sequence[str], width: int) -> str:
-    """As many of the parts as are within the width, in order."""
+    """Joins as many of the parts as fit into the width, in order."""
     line = parts[0][:width]
     for part in parts[1:]:
         if len(line) + 2 + len(part) <= width:

@@ -49,7 +49,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class BiLMOutput:
-    """All layers of a batch. `layers[0]` is the token layer, twice side by side; padding is zero."""
+    """All layers of a batch. `layers[0]` is the token layer, which stands twice side by side; padding is zero."""
 
     layers: Float[Tensor, "N B T D"]
     mask: Bool[Tensor, "B T"]
@@ -67,13 +67,13 @@ class LmBatch:
     char_ids: Int[Tensor, "W C"]
     """The distinct words of the window, each once."""
     inputs: Int[Tensor, "2 B T"]
-    """Rows of `char_ids`."""
+    """The rows of `char_ids` that are read."""
     targets: Int[Tensor, "2 B T"]
-    """Word ids of the vocabulary, to be predicted at the same position."""
+    """The word ids of the vocabulary that are predicted at the same position."""
     keep: Bool[Tensor, "2 B T"]
-    """False where the state is reset to zero before the token: at a document's first sentence."""
+    """A mask that is False where the state is reset to zero before the token: at a document's first sentence."""
     starts: Bool[Tensor, "2 B T"]
-    """True where a sentence begins (the input is its boundary token)."""
+    """A mask that is True where a sentence begins (the input is its boundary token)."""
     position: dict[str, Any]
     """The reader's position after this window, to resume from (plain JSON values)."""
 

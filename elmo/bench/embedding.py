@@ -30,17 +30,17 @@ class Throughput:
 
     tokens: int
     rounds: list[float]
-    """Seconds of every round."""
+    """The seconds of every round."""
     lstm_seconds: float
-    """Seconds of the median round in the LSTM layers."""
+    """The seconds that the median round spent in the LSTM layers."""
     encoder_seconds: float
-    """Seconds of the same round in the token encoder (the character CNN)."""
+    """The seconds that the same round spent in the token encoder (the character CNN)."""
     lstm_gflops: float
     """1e9 additions and multiplications per second in the LSTM layers; boundaries count, padding does not."""
 
     @property
     def seconds(self) -> float:
-        """Of the median round."""
+        """The seconds of the median round."""
         return statistics.median_low(self.rounds)
 
     @property
@@ -54,7 +54,7 @@ class Latency:
 
     tokens: int
     new_words: float
-    """All words of the sentence are new."""
+    """The time of a sentence whose words are all new."""
     known_words: float
     """The vectors of all words are cached: the time of the LSTMs alone."""
 
@@ -68,7 +68,7 @@ class Measurements:
     peak_bytes: int
     """Peak memory of the process that loaded and measured the model."""
     smallest_cosine: float | None = None
-    """Smallest cosine to the float32 vectors, over all tokens and layers of the first sentences."""
+    """The smallest cosine to the float32 vectors, over all tokens and layers of the first sentences."""
     mean_cosine: float | None = None
 
 

@@ -24,9 +24,9 @@ class PrecisionRow:
 
     precision: ops.Precision
     tokens_per_second: float
-    """In the median round; all layers, new words, without boundaries."""
+    """The speed of the median round, for all layers and new words; boundaries do not count."""
     rounds: list[float]
-    """Seconds of every round."""
+    """The seconds of every round."""
     lstm_share: float
     """Share of the time in the LSTM layers, and in the token encoder; the rest is outside both."""
     encoder_share: float
@@ -36,15 +36,15 @@ class PrecisionRow:
     sentence_new_ms: float
     """A sentence of 20 tokens, all words new."""
     sentence_known_ms: float
-    """The same with cached word vectors."""
+    """The time of the same sentence with cached word vectors."""
     sentence_bandwidth: float
-    """Bytes of weights per second that the LSTMs read in that time."""
+    """The bytes of weights per second that the LSTMs read in that time."""
     sentence_of_bandwidth: float
     """Share of the machine's bandwidth; over 1 if a cache keeps weights."""
     peak_bytes: int
     """Peak memory of the process, torch and all weights included."""
     smallest_cosine: float | None
-    """To the float32 vectors, over the tokens and layers of the first sentences."""
+    """The smallest cosine to the float32 vectors, over the tokens and layers of the first sentences."""
     mean_cosine: float | None
 
 
@@ -60,9 +60,9 @@ class Bench:
     distinct_words: int
     limits: machine.Limits
     import_seconds: float
-    """Seconds of `import elmo`."""
+    """The seconds of `import elmo`."""
     first_vector_seconds: float
-    """Seconds from the start of a process to the model's first vector, in float32."""
+    """The seconds from the start of a process to the model's first vector, in float32."""
     rows: list[PrecisionRow]
     not_measured: dict[str, str]
     """Precisions not measured on this device, and why."""

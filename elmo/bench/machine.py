@@ -18,9 +18,9 @@ from elmo.model.config import LstmConfig
 from elmo.ops.parallel import run_both
 
 ROWS = (128, 256, 1024)
-"""Rows of the tried products: steps of a batch times its sentences."""
+"""The rows of the tried products: the steps of a batch times its sentences."""
 STREAM_BYTES = 256_000_000
-"""Bytes read repeatedly; more than a processor's caches hold."""
+"""The bytes that are read repeatedly, which are more than a processor's caches hold."""
 
 Way = Literal["torch", "onednn", "fbgemm", "compiled", "_int_mm"]
 
@@ -34,7 +34,7 @@ class Peak:
     gflops: float
     """1e9 additions and multiplications per second."""
     shape: tuple[int, int, int]
-    """Rows, inputs and outputs of the product."""
+    """The rows, inputs and outputs of the product."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Limits:
     device: str
     peaks: list[Peak]
     bandwidth: float
-    """Bytes per second."""
+    """The bandwidth in bytes per second."""
 
     def peak(self, precision: str, library: str | None = None) -> float:
         """GFLOP/s of the fastest product of a precision, or of one library; 0 if none."""
@@ -125,7 +125,7 @@ def _input_type(precision: ops.Precision, way: Way) -> torch.dtype:
 
 
 def _gflops(product: Callable[[Tensor], Tensor], x: Tensor, outputs: int, device: str, seconds: float) -> float:
-    """Seconds of the faster arrangement: all threads in one product, or one product for each half of them."""
+    """The speed of the faster arrangement: all threads share a product, or each half of them has its own."""
     work = 2e-9 * x.shape[0] * x.shape[1] * outputs
 
     def half(_: int) -> None:
@@ -142,7 +142,7 @@ def _gflops(product: Callable[[Tensor], Tensor], x: Tensor, outputs: int, device
 
 
 def _fastest(work: Callable[[], object], device: str, rounds: int, seconds: float) -> float:
-    """Seconds of the fastest round, of at least `rounds` and as many as fit into `seconds`."""
+    """The seconds of the fastest round, of at least `rounds` and as many as fit into `seconds`."""
     work()
     times: list[float] = []
     while len(times) < rounds or sum(times) < seconds:

@@ -102,14 +102,14 @@ def take_output(arguments: argparse.Namespace, most: int | None = None) -> None:
 
 
 def text_for(text: Any, arguments: argparse.Namespace, pretokenized: bool = False) -> Any:
-    """How to split text for a model by `add_splitting`'s flags; `text` are the settings of its training text."""
+    """Returns how to split text for a model, by the flags of `add_splitting`; `text` is that of its training text."""
     from elmo.text.tokenizer import text_of
 
     return text_of(text, arguments.pretokenized or pretokenized, arguments.lines)
 
 
 def tokenizer_of(text: Any, arguments: argparse.Namespace, pretokenized: bool = False) -> Any:
-    """The tokenizer of the same."""
+    """Returns the tokenizer with the settings of `text_for`."""
     from elmo.text.tokenizer import Tokenizer
 
     return Tokenizer(text_for(text, arguments, pretokenized))

@@ -1,4 +1,4 @@
-"""`elmo embed`, `elmo allennlp` and `elmo types`: a text -> vectors."""
+"""`elmo embed`, `elmo allennlp` and `elmo types`, which turn a text into vectors."""
 
 import argparse
 import time
@@ -21,7 +21,7 @@ from elmo.cli.arguments import (
 from elmo.errors import InputError
 from elmo.terminal import Counter
 
-"""Seconds between lines of progress without a terminal."""
+"""The seconds between lines of progress if there is no terminal."""
 
 
 def add_verbs(verbs: Any) -> None:

@@ -240,7 +240,7 @@ def _absent(word: str, where: str, which: str = "") -> InputError:
 
 
 def _in_index(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], list[Any], int, int, Callable[[], Any]]:
-    """The same from an index; opens a model only for a sentence, or if one is named."""
+    """Finds the same in an index; a model is opened only for a sentence, or if one is named."""
     import numpy as np
 
     from elmo.search import nearest
@@ -277,7 +277,7 @@ def _opened(name: str, state: Any) -> tuple[dict[str, Any], Any]:
     source = open_model(name)
     card, model = source.card(), source.model
     bilm, text, vocabulary = model.bilm(), model.text, model.inputs
-    del source, model  # or they would hold the weights that are released
+    del source, model  # they would keep the released weights alive
     return card, Embedder(bilm, text=text, vocabulary=vocabulary, state=state, release=True)
 
 

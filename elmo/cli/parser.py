@@ -13,7 +13,7 @@ GROUPS = ("text to vectors", "similar uses", "a language model", "models", "in t
 
 
 class Parser(argparse.ArgumentParser):
-    """Names what was probably meant. `settings` gives the lines on a verb's settings, when its help is asked for.
+    """Suggests the word that was probably meant. `settings` gives the lines on a verb's settings for its help.
 
     `home` finds the module and the name of the dataclass of these settings; None where there is none.
     """

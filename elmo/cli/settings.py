@@ -26,11 +26,11 @@ class Setting:
     """One setting of a verb."""
 
     name: str
-    """Its full name, section.key."""
+    """The full name of the setting, section.key."""
     kind: str
-    """Its annotation."""
+    """The type of the setting, as annotated."""
     about: str
-    """Its docstring, in one line."""
+    """The description of the setting, from its docstring, in one line."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The weights of the native format, `model.safetensors`: arrays <-> tensors."""
+"""Reads and writes the weights of the native format, `model.safetensors`."""
 
 import re
 from collections.abc import Iterator

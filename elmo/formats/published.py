@@ -78,7 +78,7 @@ def find_model(name: str) -> PublishedModel | None:
 
 
 def model_named(name: str) -> PublishedModel:
-    """Like `find_model`, but raises InputError without a match."""
+    """Returns what `find_model` returns. Raises InputError if there is no such model."""
     model = find_model(name)
     if model is None:
         close = [other.name for other in published_models() if name.lower() in other.name.lower()]

@@ -13,9 +13,9 @@ from elmo.errors import InputError
 from elmo.formats.files import file_on_disk, refuse_known
 
 MOST_HEADER = 1 << 18
-"""Most bytes of a header of weights: about a hundred for each array, of which a deep biLM has some hundreds."""
+"""The most bytes of a header of weights. An array takes about a hundred; a deep biLM has some hundreds of arrays."""
 BYTES = {"BOOL": 1, "U8": 1, "I8": 1, "F16": 2, "BF16": 2, "I16": 2, "U16": 2, "F32": 4, "I32": 4, "F64": 8, "I64": 8}
-"""Bytes of a number, by the names of safetensors."""
+"""The bytes of a number, by the names of data types in safetensors."""
 
 
 class Stored(NamedTuple):
@@ -27,7 +27,7 @@ class Stored(NamedTuple):
 
 
 def read_header(file: Path) -> dict[str, Stored]:
-    """Every array by its name. Raises InputError for a header that is too long, or a damaged file."""
+    """Returns every array by its name. Raises InputError if the header is too long or the file is damaged."""
     size = file.stat().st_size
     with file.open("rb") as start:
         length = int.from_bytes(start.read(8), "little")

@@ -53,7 +53,7 @@ class ScalarMix(StandIn):
         self.gamma = nn.Parameter(torch.ones(1), requires_grad=trainable)
 
     def forward(self, tensors: Sequence[Tensor] | Tensor, mask: Tensor | None = None) -> Tensor:
-        """`gamma * sum_k softmax(w)_k * tensor_k`; all tensors have one shape (..., D).
+        """Returns `gamma * sum_k softmax(w)_k * tensor_k`; all tensors have one shape (..., D).
 
         With layer norm, which needs `mask` (...), each tensor is first shifted and scaled to mean 0 and variance 1
         over all its numbers where the mask is not zero.

@@ -112,7 +112,7 @@ class _ElmoBiLm(StandIn):
         self._word_embedding = nn.Embedding.from_pretrained(self._encode(tokens).detach(), freeze=not trained)
 
     def forward(self, inputs: Tensor | None, word_inputs: Tensor | None = None) -> dict[str, Any]:
-        """`activations`, a list of N tensors (B, T + 2, D), and `mask` (B, T + 2); see `Elmo.forward`.
+        """Returns `activations`, a list of N tensors (B, T + 2, D), and `mask` (B, T + 2); see `Elmo.forward`.
 
         `word_inputs` is used if all its words are cached, else `inputs`.
         """
@@ -235,7 +235,7 @@ def _bounded_characters(inputs: Tensor, width: int) -> tuple[Int[Tensor, "B T C"
 
 
 def _to_width(char_ids: Int[Tensor, "B T c"], width: int) -> Int[Tensor, "B T C"]:
-    """The same words with `width` characters, cut or padded as they would have been encoded."""
+    """Cuts or pads words to `width` characters, as they would have been encoded."""
     missing = width - char_ids.shape[-1]
     if missing > 0:
         padding = torch.where(char_ids[..., :1] > 0, PADDING, 0)
@@ -248,7 +248,7 @@ def _to_width(char_ids: Int[Tensor, "B T c"], width: int) -> Int[Tensor, "B T C"
 
 
 def _with_boundaries(tokens: Tensor, lengths: Int[Tensor, " B"], begin: Tensor, end: Tensor) -> Tensor:
-    """(B, T, X) -> (B, T + 2, X): `begin` before and `end` after each row's tokens."""
+    """Adds `begin` before and `end` after the tokens of each row: (B, T, X) becomes (B, T + 2, X)."""
     rows, steps, size = tokens.shape
     longer = tokens.new_zeros(rows, steps + 2, size)
     longer[:, 1:-1] = tokens
@@ -258,5 +258,5 @@ def _with_boundaries(tokens: Tensor, lengths: Int[Tensor, " B"], begin: Tensor, 
 
 
 def without_boundaries(vectors: Float[Tensor, "B T D"], mask: Tensor) -> Float[Tensor, "B t D"]:
-    """(B, T + 2, D) -> (B, T, D): without each row's two boundaries, zeros after its tokens."""
+    """Removes the two boundaries of each row: (B, T + 2, D) becomes (B, T, D), with zeros after the tokens."""
     return vectors[:, 1:-1] * mask[:, 2:, None]

@@ -17,7 +17,7 @@ from elmo.text.characters import BEGIN_WORD, END_WORD, PADDING, encode_words
 from elmo.text.marks import BOS, EOS
 
 WIDTH = 50
-"""Characters of a word, with its two marks."""
+"""The characters of a word, its two marks included."""
 DEFAULT_PADDING_TOKEN, DEFAULT_OOV_TOKEN = "@@PADDING@@", "@@UNKNOWN@@"
 TOKENS = "elmo_tokens"
 """The key of the indices since AllenNLP 1.0."""
@@ -94,7 +94,7 @@ class ELMoCharacterMapper:
 
 @dataclass(eq=False)
 class ELMoTokenCharactersIndexer:
-    """Tokens -> character ids, with the methods of AllenNLP 0.9 and of 1 and 2."""
+    """Turns tokens into character ids, with the methods of AllenNLP 0.9 and of 1 and 2."""
 
     namespace: str = "elmo_characters"
     tokens_to_add: Mapping[str, int] | None = None
@@ -133,7 +133,7 @@ class ELMoTokenCharactersIndexer:
     def as_padded_tensor_dict(
         self, tokens: Mapping[str, list[list[int]]], padding_lengths: Mapping[str, int]
     ) -> dict[str, Tensor]:
-        """Like `as_padded_tensor`, as since AllenNLP 1.0."""
+        """Does what `as_padded_tensor` does; AllenNLP has this name since 1.0."""
         return {name: _padded(ids, padding_lengths[name]) for name, ids in tokens.items()}
 
 

@@ -1,4 +1,4 @@
-"""`ElmoEmbedder` of AllenNLP 0.9, and what came with it: sentences -> arrays of all layers, or AllenNLP's HDF5 file."""
+"""`ElmoEmbedder` of AllenNLP 0.9, and its functions, which turn sentences into arrays or into AllenNLP's HDF5 file."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +27,7 @@ DEFAULT_BATCH_SIZE = 64
 
 
 class ElmoEmbedder:
-    """Tokenised sentences -> arrays (N, T, D) of all layers, without gradients or boundaries.
+    """Turns tokenised sentences into arrays (N, T, D) of all layers, without gradients or boundaries.
 
     `cuda_device` is a GPU's number, or -1 for the CPU; `state` and `allennlp` are those of `Elmo`.
     """
@@ -56,11 +56,11 @@ class ElmoEmbedder:
         return torch.stack(layers, dim=1), mask[:, 2:]
 
     def embed_sentence(self, sentence: Iterable[str]) -> np.ndarray:
-        """All layers of one sentence: (N, T, D), float32. Raises InputError for a string."""
+        """Returns all layers of one sentence, (N, T, D) in float32. Raises InputError for a string."""
         return self.embed_batch([sentence])[0]
 
     def embed_batch(self, batch: Iterable[Iterable[str]]) -> list[np.ndarray]:
-        """All layers of each sentence, in order: (N, T, D); an empty sentence has T = 0.
+        """Returns all layers of each sentence, in order: (N, T, D); an empty sentence has T = 0.
 
         Raises InputError for strings as sentences.
         """
@@ -77,7 +77,7 @@ class ElmoEmbedder:
     def embed_sentences(
         self, sentences: Iterable[Iterable[str]], batch_size: int = DEFAULT_BATCH_SIZE
     ) -> Iterator[np.ndarray]:
-        """Like `embed_batch`, one array at a time, for any number of sentences."""
+        """Yields the arrays of `embed_batch` one at a time, for any number of sentences."""
         if batch_size < 1:
             raise InputError(f"batch_size is {batch_size}; at least 1 is expected")
         waiting = iter(sentences)

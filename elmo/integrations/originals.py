@@ -1,4 +1,4 @@
-"""How far the stand-ins follow the original programs, for the whole process; and what they say of a name they lack."""
+"""Holds, for the whole process, how far the stand-ins follow the original programs, and names what a stand-in lacks."""
 
 import re
 from collections.abc import Iterable

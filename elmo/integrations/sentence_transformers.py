@@ -47,7 +47,7 @@ class Elmo(InputModule):
         self.vectors = TokenVectors(self._reader, layers, frozen, precision)
 
     def get_embedding_dimension(self) -> int:
-        """Size of a token's vector (D), for the pooling module."""
+        """Returns the size of a token's vector (D), for the pooling module."""
         return self.vectors.dim
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:

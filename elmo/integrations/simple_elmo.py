@@ -84,7 +84,7 @@ class ElmoModel:
     def get_elmo_substitutes(
         self, data: Sequence[str | Sequence[str]], topn: int = 3, nodelimiters: bool = True
     ) -> list[list[dict[str, Any]]]:
-        """For each token of each sentence the `topn` words that the forward and the backward language model expect.
+        """Returns the `topn` words that the forward and the backward language model expect at each token of a sentence.
 
         Each is a dictionary of `word`, `forward` and `backward`; those hold `candidates` (ids in the vocabulary),
         `candidate_words` and `logp` (log-probabilities, rounded), best first. A sentence is a string of tokens between

@@ -66,7 +66,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self
 
     def fit_transform(self, X: Iterable[Any], y: Any = None, **fit_params: Any) -> Any:
-        """`fit`, then `transform`; X may be a generator."""
+        """Calls `fit`, then `transform`; X may be a generator."""
         return super().fit_transform(X if hasattr(X, "__len__") else list(X), y, **fit_params)
 
     def transform(self, X: Iterable[Any]) -> Float[np.ndarray, "B _"]:

@@ -39,7 +39,7 @@ class Bilm:
         self.model, self.layers, self.precision = model, layers, precision
         self.n_layers: int | None = None
         self.dim: int | None = None
-        """Size of a vector; like `n_layers`, None while there is no model."""
+        """The size of a vector; None, like `n_layers`, while there is no model."""
         self._files: dict[str, bytes] | None = None
         self._embedder: Any = None
         self._process = os.getpid()
@@ -185,7 +185,7 @@ def make_elmo(nlp: Language, name: str, model: str, layers: Any, precision: str)
 
 @registry.architectures("elmo.Tok2Vec.v1")
 def tok2vec(model: str = "default", layers: Any = "mix", precision: str = "float32") -> Model[Any, Any]:
-    """A frozen biLM as the tok2vec of a trainable component: documents -> one (T, D) each.
+    """Returns a frozen biLM as the tok2vec of a trainable component, which gives (T, D) for each document.
 
     `layers` is "mix", a learned mix of all layers (Peters et al. 2018, eq. 1) that starts as their average, or a fixed
     choice. spaCy saves the biLM with the pipeline.

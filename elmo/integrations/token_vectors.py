@@ -30,7 +30,7 @@ class TokenVectors(nn.Module):
     """
 
     _here: Tensor
-    """Empty; marks the module's device."""
+    """An empty tensor that marks the device of the module."""
 
     def __init__(self, reader: Reader, layers: Any = "mix", frozen: bool = True, precision: str = "float32") -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class TokenVectors(nn.Module):
         self.layers: Layers = layers
         self.precision = precision
         self.dim = 2 * lstm.projection_dim * (n_layers if layers == "concat" else 1)
-        """Size of a vector (D)."""
+        """The size of a vector (D)."""
         self.mix = ScalarMix(n_layers) if layers == "mix" else None
         self.bilm: BiLM | None = None if frozen else reader.model.bilm()
         self.register_buffer("_here", torch.empty(0), persistent=False)
@@ -108,5 +108,5 @@ class TokenVectors(nn.Module):
 
 
 def _padded(arrays: list[np.ndarray]) -> Tensor:
-    """Arrays of T_i rows -> one tensor (B, T, ...), zero-padded."""
+    """Joins arrays of T_i rows into one zero-padded tensor (B, T, ...)."""
     return nn.utils.rnn.pad_sequence([torch.from_numpy(np.ascontiguousarray(array)) for array in arrays], True)

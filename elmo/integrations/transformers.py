@@ -118,7 +118,7 @@ class ElmoModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *arguments: Any, **options: Any) -> Any:
-        """As in transformers. Raises InputError if weights of the biLM are missing, which would be random."""
+        """Loads a model as transformers does. Raises InputError if weights of the biLM are missing."""
         wants_info = options.pop("output_loading_info", False)
         options["output_loading_info"] = True
         weights = _of_8_bit_rows(pretrained_model_name_or_path, options)
@@ -146,7 +146,7 @@ class ElmoModel(PreTrainedModel):
         return output.to_tuple() if return_dict is False else output
 
     def _layers(self, input_ids: Tensor, as_tuple: bool | None) -> tuple[Tensor, tuple[Tensor, ...] | None]:
-        """All layers (N, B, T, D), and again as a tuple for transformers, if requested."""
+        """Returns all layers (N, B, T, D), and again as a tuple for transformers, if requested."""
         size = self.config.bilm.ids_per_token
         if input_ids.ndim != 3 or input_ids.shape[-1] != size:
             raise InputError(
@@ -181,7 +181,7 @@ class ElmoForTokenClassification(ElmoModel):
         self.post_init()
 
     def save_pretrained(self, save_directory: Any, *arguments: Any, **options: Any) -> Any:
-        """As in transformers; `elmo.load(folder).elmo()` also has the mix."""
+        """Saves the model as transformers does; `elmo.load(folder).elmo()` also has the mix."""
         mix = Mix("tokens", tuple(self.mix.scalars.tolist()), self.mix.gamma.item())
         self.config.mixes = [to_dict(mix)]
         return super().save_pretrained(save_directory, *arguments, **options)

@@ -49,7 +49,7 @@ class Encoding:
 
 
 class ElmoTokenizer(PreTrainedTokenizer):
-    """Text -> the ids of its words' characters, (B, T, C), between the boundaries `<S>` and `</S>`.
+    """Turns text into the ids of its words' characters, (B, T, C), between the boundaries `<S>` and `</S>`.
 
     Words come from the model's own tokenizer, or are given (`is_split_into_words`). It needs the model's `config.json`
     and, for a model that reads words, their list.
@@ -90,7 +90,7 @@ class ElmoTokenizer(PreTrainedTokenizer):
         return_special_tokens_mask: bool = False,
         **others: Any,
     ) -> BatchEncoding:
-        """As in transformers. Offsets are in the text, or for given words, in the word.
+        """Does what it does in transformers. Offsets are places in the text or, for given words, in the word.
 
         Raises InputError for what an ELMo cannot read: pairs, and sentences without boundaries.
         """
@@ -146,7 +146,7 @@ class ElmoTokenizer(PreTrainedTokenizer):
         return self._split(text)
 
     def get_vocab(self) -> dict[str, int]:
-        """Only padding: every other token has the ids of its characters."""
+        """Returns only padding, since every other token has the ids of its characters."""
         return {PAD: 0}
 
     @property
@@ -185,7 +185,7 @@ class ElmoTokenizer(PreTrainedTokenizer):
         return to_batch(sentences, self._max_characters, self._vocabulary, self._normalize).char_ids
 
     def _pad(self, encoded_inputs: Any, *arguments: Any, **options: Any) -> Any:
-        """As in transformers, but padding is rows of ids, not numbers."""
+        """Pads as transformers does, but with rows of ids instead of numbers."""
         self._check_sides(options.get("padding_side"))
         padded = super()._pad(encoded_inputs, *arguments, **options)
         padded["input_ids"] = [row or [0] * self._size for row in padded["input_ids"]]

@@ -110,7 +110,7 @@ class PackedCharCnn(ops.PackedModule):
         self.projection = None if encoder.projection is None else packed(encoder.projection)
 
     def forward(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
-        """Like `CharCnn.forward`."""
+        """Returns what `CharCnn.forward` returns."""
         char_ids = _without_tail(char_ids, max(width for width, _ in self.config.filters))
         return torch.cat([self._encode(words) for words in char_ids.split(WORDS)])
 

@@ -11,7 +11,7 @@ from elmo.config import ConfigError
 
 Shape = tuple[int, ...]
 MOST_BYTES = 2**63 - 1
-"""Most bytes of a tensor: torch counts them in 64 bits."""
+"""The most bytes of a tensor, which torch counts in 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -19,17 +19,17 @@ class LstmConfig:
     """Sizes of the LSTMs, with the names of `options.json`."""
 
     dim: int = 4096
-    """Memory cells per layer and direction (H)."""
+    """The memory cells per layer and direction (H)."""
     projection_dim: int = 512
-    """Output size per layer and direction (P)."""
+    """The output size per layer and direction (P)."""
     n_layers: int = 2
     cell_clip: float | None = 3.0
     proj_clip: float | None = 3.0
     use_skip_connections: bool = True
     forget_bias: float = 1.0
-    """Added to the forget gate at run time."""
+    """The number that is added to the forget gate at run time."""
     always_project: bool = False
-    """Whether there is a projection even if `dim` equals `projection_dim`."""
+    """Whether the layers have a projection even if `dim` equals `projection_dim`."""
 
     def __post_init__(self) -> None:
         for name in ("dim", "projection_dim", "n_layers"):
@@ -52,10 +52,10 @@ class CharCnnConfig:
 
     embedding_dim: int = 16
     filters: tuple[tuple[int, int], ...] = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
-    """(width in characters, number of filters) of every convolution."""
+    """The width in characters and the number of filters of every convolution."""
     n_highway: int = 2
     n_characters: int = 262
-    """Rows of the character embedding, including row 0 for padding."""
+    """The rows of the character embedding, including row 0 for padding."""
     max_characters_per_token: int = 50
     activation: Literal["relu", "tanh"] = "relu"
 
@@ -83,7 +83,7 @@ class WordCnnConfig:
     """Sizes of the two parts."""
 
     n_words: int = 0
-    """Rows of the table of words, including row 0 for padding; 0 for no table."""
+    """The rows of the table of words, including row 0 for padding; 0 means that there is no table."""
     word_dim: int = 0
     char_cnn: CharCnnConfig | None = None
     """The character part, without a projection of its own."""
@@ -115,7 +115,7 @@ class BiLMConfig:
     lstm: LstmConfig = field(default_factory=LstmConfig)
     char_cnn: CharCnnConfig | None = field(default_factory=CharCnnConfig)
     n_tokens_vocab: int | None = None
-    """Words in the embedding table of a model that reads words."""
+    """The number of words in the embedding table of a model that reads words."""
     word_cnn: WordCnnConfig | None = None
 
     def __post_init__(self) -> None:
@@ -130,7 +130,7 @@ class BiLMConfig:
 
     @property
     def reads(self) -> str:
-        """What the model reads of a token."""
+        """The part of a token that the model reads: its characters, the word, or both."""
         if self.word_cnn is None:
             return "words" if self.char_cnn is None else "characters"
         parts = {"words": self.word_cnn.n_words, "code points": self.word_cnn.char_cnn}
@@ -159,7 +159,7 @@ def weight_shapes(config: BiLMConfig) -> dict[str, Shape]:
 
 
 def _lstm_shapes(lstm: LstmConfig) -> dict[str, Shape]:
-    """Of one layer, both directions."""
+    """The shapes of the weights of one layer, both directions together."""
     hidden, size = lstm.dim, lstm.projection_dim
     shapes: dict[str, Shape] = {
         "weight_input": (2, 4 * hidden, size),

@@ -1,6 +1,6 @@
 """Fast versions of the equations in `elmo.model`, with the signatures and results of that readable reference.
 
-Under `torch.autocast`, matrix products run in its data type (bfloat16); all else stays in float32.
+Under `torch.autocast`, matrix products run in its data type (bfloat16); everything else stays in float32.
 """
 
 from elmo.ops.captured import Launch as Launch

@@ -1,7 +1,7 @@
-"""A step that a CUDA graph replays: Python says once what a GPU does, and the GPU repeats it without waiting for it.
+"""Captures a step as a CUDA graph: Python says once what a GPU does, and the GPU repeats it without waiting for Python.
 
-What is captured may read nothing back and has fixed shapes; what changes from step to step (the learning rate, places
-in a text) comes in tensors. On a CPU a stand-in runs the same function and refuses what a capture refuses.
+A captured function may read nothing back and has fixed shapes; values that change from step to step (the learning rate,
+places in a text) are in tensors. On a CPU a stand-in runs the same function and refuses what a capture refuses.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,18 +13,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 WARM_UPS = 2
-"""Runs before the capture, in which libraries and kernels make themselves ready."""
+"""The number of runs before the capture, in which libraries and kernels make themselves ready."""
 
 READS_BACK = {
     "_local_scalar_dense", "nonzero", "nonzero_numpy", "unique", "unique2", "_unique", "_unique2", "unique_dim",
     "unique_consecutive", "unique_dim_consecutive", "masked_select", "equal", "is_nonzero", "argwhere", "bincount",
     "repeat_interleave", "coalesce", "_coalesce", "tensor_split", "item",
 }  # fmt: skip
-"""Operations whose result, or its size, the CPU needs to know."""
+"""The operations whose result, or its size, the CPU needs to know."""
 
 
 Launch = Callable[[], None]
-"""Runs a captured function."""
+"""A function that runs a captured function."""
 
 
 class CaptureError(RuntimeError):
@@ -32,17 +32,17 @@ class CaptureError(RuntimeError):
 
 
 def new_pool(device: torch.device) -> Any:
-    """Memory that several captured functions may share, if none runs before the results of the one before are used."""
+    """Returns memory for several captured functions, each of which runs after the results of the last are used."""
     return torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
 
 def capture(
     function: Callable[[], None], device: torch.device, state: Callable[[], Iterable[Tensor]], pool: Any = None
 ) -> Launch:
-    """Captures `function`; returns what runs it. `pool` is from `new_pool`.
+    """Captures `function`, and returns a function that runs it. `pool` is from `new_pool`.
 
-    Running it for the first time makes its surroundings ready, such as an optimizer's tensors: `state()` names all
-    tensors that it changes, which are put back afterwards; those that it has made become zero.
+    The first run prepares its surroundings, such as the tensors of an optimizer. `state()` names all tensors that it
+    changes. They are restored afterwards, and those that it has made become zero.
     """
     on_gpu = device.type == "cuda"
     before = {tensor: tensor.detach().clone() for tensor in state()}
@@ -73,7 +73,7 @@ def capture(
 
 
 class _Recorded:
-    """The stand-in: the first run is recorded, and every later one has to be the same."""
+    """The stand-in for a graph. It records the first run, and every later run has to be the same."""
 
     def __init__(self, function: Callable[[], None]) -> None:
         self._function = function
@@ -92,7 +92,7 @@ class _Recorded:
 
 
 class _Capture(TorchDispatchMode):
-    """Refuses what reads back; notes operations and the shapes of their results."""
+    """Refuses operations that read back; notes the others with the shapes of their results."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""The elementwise part of an LSTM step, compiled with the machine's C compiler: one pass instead of twenty.
+"""Compiles the elementwise part of an LSTM step with the machine's C compiler: it takes one pass instead of twenty.
 
-Optional, for training on a CPU inside `compiled_steps`; without a compiler nothing changes. Results equal torch's up to
-the last bits.
+This is optional, for training on a CPU inside `compiled_steps`; without a compiler nothing changes. Results equal
+torch's up to the last bits.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ from torch import Tensor
 from elmo.ops.compiler import compiled, shared
 
 NUMBERS = {torch.float32: "float", torch.bfloat16: "bfloat16"}
-"""Data types of the products, by their names in C."""
+"""The names in C of the data types of the products."""
 
 FEW_CELLS = 2**14
 """Up to this size, one thread does the work."""
@@ -36,12 +36,12 @@ def compiled_steps(wanted: bool) -> Iterator[None]:
 
 
 def can_compile() -> bool:
-    """Whether a C compiler is available and its code gives the right numbers; checked once, in a second."""
+    """Returns whether there is a C compiler whose code gives right numbers. The check, made once, takes a second."""
     return _library() is not None
 
 
 def step_kernel(dtype: torch.dtype, *others: Tensor) -> "StepKernel | None":
-    """The kernel for products in `dtype`, used with `others`; None to use torch."""
+    """Returns the kernel for products in `dtype`, used with `others`; None means that torch does the work."""
     usable = dtype in NUMBERS and all(x.device.type == "cpu" and x.dtype == torch.float32 for x in others)
     library = _library() if _wanted.get() and usable else None
     return None if library is None else StepKernel(library, dtype)
@@ -162,7 +162,7 @@ def _library() -> ctypes.CDLL | None:
 
 
 def _is_right(library: ctypes.CDLL) -> bool:
-    """Whether a sample step equals torch's. Uses no random numbers, which would shift those of training."""
+    """Whether a sample step equals torch's. It takes no random numbers, which would shift those of training."""
     rows, size = 3, 37
     inputs = torch.linspace(-9, 9, 2 * rows * 4 * size, dtype=torch.float32, device="cpu").view(2, rows, -1)
     cell = torch.linspace(2, -2, 2 * rows * size, dtype=torch.float32, device="cpu").view(2, rows, size)

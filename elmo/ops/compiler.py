@@ -14,11 +14,11 @@ import torch
 
 FLAGS = ("-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared")
 INSTRUCTIONS = {"AVX512": ("-march=x86-64-v4", "-mprefer-vector-width=512"), "AVX2": ("-march=x86-64-v3",)}
-"""Compiler flags for the instructions that torch uses; under emulation, the compiler may see another processor."""
+"""The compiler flags for the instructions that torch uses; under emulation, a compiler may see another processor."""
 
 
 def compiled(source: str, *more: str) -> ctypes.CDLL | None:
-    """The library of a C file of this folder, compiled with `more` flags; None if compiling fails."""
+    """Compiles a C file of this folder with `more` flags and loads it; returns None if compiling fails."""
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return None

@@ -17,14 +17,14 @@ from elmo.ops.products import Product, product
 def convolve_max(
     characters: Float[Tensor, "W C E"], weight: Float[Tensor, "n E width"], bias: Float[Tensor, " n"]
 ) -> Float[Tensor, "W n"]:
-    """`max over positions of (weight * characters + bias)`; needs at least `width` characters."""
+    """Returns `max over positions of (weight * characters + bias)`; there must be at least `width` characters."""
     if torch.compiler.is_exporting():
         return torch.conv1d(characters.mT, weight, bias).amax(dim=2)
     return _ConvolveMax.apply(characters, weight, bias, product_dtype(characters))  # type: ignore[no-any-return]
 
 
 def windows_max(characters: Float[Tensor, "W C E"], width: int, product: Product) -> Float[Tensor, "W n"]:
-    """Like `convolve_max` without the bias, with a packed product and without gradients."""
+    """Returns `convolve_max` without the bias, by a packed product and without gradients."""
     windows = _windows(characters, width)
     scores = product(windows.flatten(0, 1)).view(*windows.shape[:2], product.size)
     return scores.amax(dim=1).to(characters.dtype)

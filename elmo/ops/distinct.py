@@ -1,4 +1,4 @@
-"""distinct_rows: the distinct words of a batch."""
+"""Finds the distinct words of a batch."""
 
 import numpy as np
 import torch
@@ -7,9 +7,9 @@ from torch import Tensor
 
 
 def distinct_rows(ids: Int[Tensor, "M C"]) -> tuple[Int[Tensor, "W C"], Int[Tensor, " M"]]:
-    """`ids.unique(dim=0, return_inverse=True)` for numbers from 0 to 2**31 - 1, several times faster on a CPU.
+    """Returns `ids.unique(dim=0, return_inverse=True)` for numbers from 0 to 2**31 - 1; on a CPU several times faster.
 
-    In a program of torch.export every row stands for itself: how many are distinct is not known before it runs.
+    In a program of torch.export every row stands for itself, since the number of distinct rows is not known beforehand.
     """
     if torch.compiler.is_exporting():
         return ids, torch.arange(ids.shape[0], device=ids.device)

@@ -1,4 +1,4 @@
-"""First calls of MKL's elementwise functions, made from one thread.
+"""Makes the first calls of MKL's elementwise functions from one thread.
 
 Up to MKL 2024, which torch's x86 wheels contain, the first call of a function decides which kernel runs. When two
 threads of a parallel `exp` make it together, one of them may run a kernel of low precision (relative errors of 1e-4)
@@ -15,6 +15,6 @@ def make_first_calls() -> None:
         torch.sin, torch.cos,
     )  # fmt: skip
     for dtype in (torch.float32, torch.float64):
-        number = torch.full((1,), 0.5, dtype=dtype, device="cpu")  # whatever the defaults are
+        number = torch.full((1,), 0.5, dtype=dtype, device="cpu")  # the caller may have set other defaults
         for function in functions:
             function(number)

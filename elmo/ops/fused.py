@@ -1,7 +1,7 @@
 """The LSTM and the sampled softmax of a GPU: cuBLAS products with one Triton kernel between two of them.
 
-The same numbers as `elmo.ops.lstm` and `elmo.ops.softmax`, up to rounding. Nothing here reads a value back from the GPU
-or depends on one, so a CUDA graph can replay it. `elmo.ops.triton_there` says where it is used.
+The numbers are those of `elmo.ops.lstm` and `elmo.ops.softmax`, up to rounding. Nothing here reads a value back from
+the GPU or depends on one, so a CUDA graph can replay it. `elmo.ops.triton_there` says where it is used.
 """
 
 from types import ModuleType
@@ -18,9 +18,9 @@ from elmo.ops.triton_there import kernels_for
 
 LARGEST_BLOCK = 1024
 ROWS_AT_ONCE = 8192
-"""Rows of the softmax whose logits are in memory together."""
+"""The most rows of the softmax whose logits are in memory together."""
 WIDEST_ROW = 2**15
-"""Negatives of which one program can hold a row."""
+"""The most negatives of a row that one program can hold."""
 INFINITE = float("inf")
 
 
@@ -83,7 +83,7 @@ def read_lstm(
     live: Float[Tensor, "T B"] | None = None,
     keep: Bool[Tensor, "2 T B"] | None = None,
 ) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
-    """Like `elmo.ops.lstm.bi_lstm`, without gradients; products in the weights' data type.
+    """Does what `elmo.ops.lstm.bi_lstm` does, without gradients. The products are in the weights' data type.
 
     `clips` are the cell's and the projection's limit and the forget bias. `live` is 0 where a row has no token.
     """
@@ -122,13 +122,13 @@ def train_lstm(
     keep: Bool[Tensor, "2 T B"] | None,
     dtype: torch.dtype,
 ) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
-    """Like `read_lstm` for rows of one length, with gradients; products in `dtype`."""
+    """Does what `read_lstm` does for rows of one length, with gradients. The products are in `dtype`."""
     arguments = (inputs, weight_input, weight_state, bias, weight_projection, hidden, cell, clips, keep, dtype)
     return _Lstm.apply(*arguments)  # type: ignore[no-any-return]
 
 
 class _Lstm(torch.autograd.Function):
-    """Everything has the layout (2, T, B, size); a step's gates, cells and outputs are kept for the way back."""
+    """All tensors are (2, T, B, size). The gates, cells and outputs of each step are kept for the backward pass."""
 
     @staticmethod
     def forward(
@@ -243,7 +243,7 @@ def sampled_loss(
     negatives: Int[Tensor, " S"],
     log_expected: Float[Tensor, " V"],
 ) -> Float[Tensor, ""]:
-    """`elmo.model.lm_head.LmHead.sampled_loss`, with dense gradients of the whole table."""
+    """Computes `elmo.model.lm_head.LmHead.sampled_loss`, with dense gradients of the whole table."""
     arguments = (hidden, weight, bias, targets, negatives, log_expected, product_dtype(hidden))
     return _SampledLoss.apply(*arguments)  # type: ignore[no-any-return]
 

@@ -5,8 +5,8 @@ With x_t the input's contribution to the gates (plus the biases of the input and
     r, z = sigmoid(x_t[r, z] + U[r, z] h');    n = tanh(x_t[n] + r * (U[n] h' + b))
     h_t = (1 - z) * n + z * h'
 
-as in `torch.nn.GRU`. Its steps are dominated by the overhead of many small operations: here both directions share them,
-and the weight gradients are one product over all steps.
+as in `torch.nn.GRU`. The overhead of many small operations dominates its steps, so both directions share them here, and
+the weight gradients are one product over all steps.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ from elmo.ops.packed_lstm import fast_tanh
 def bi_gru(
     gates: Float[Tensor, "T 2 B gates"], weight_state: Float[Tensor, "2 gates H"], bias_new: Float[Tensor, "2 H"]
 ) -> Float[Tensor, "T 2 B H"]:
-    """Hidden states from the zero state, each direction in its own reading order; the gates are r, z, n."""
+    """Returns the hidden states from the zero state, each direction in its reading order; the gates are r, z, n."""
     return _BiGru.apply(gates, weight_state, bias_new)  # type: ignore[no-any-return]
 
 

@@ -8,9 +8,9 @@ With x_t the layer's input, and h' and c' the states of the token read before (z
 
 z is the variational dropout: one mask per sentence, the same for all its tokens, for the next token and the next layer.
 
-- tokens are packed: padding costs nothing, and the layout serves both directions without reversing
-- the input product is one for all tokens, and so are the weight gradients
-- the gates' derivatives are computed while a step's numbers are in the cache
+- Tokens are packed, so padding costs nothing, and the layout serves both directions without reversing.
+- One product covers the inputs of all tokens, and one covers each weight gradient.
+- The derivatives of the gates are computed while the numbers of a step are in the cache.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,14 +37,14 @@ def highway_lstm(
     backwards: bool = False,
     keep: Float[Tensor, "B H"] | None = None,
 ) -> Float[Tensor, "M H"]:
-    """Hidden states of all tokens of a batch, packed like torch's PackedSequence.
+    """Returns the hidden states of all tokens of a batch, packed like torch's PackedSequence.
 
     Sentences are sorted by length, longest first; the `rows[0]` first tokens come first, then the `rows[1]` second
-    tokens, and so on. Gate order: i, j, f, o, r. `keep` is z, already scaled; its row b belongs to sentence b in that
-    order.
+    tokens, and so on. The gates are in the order i, j, f, o, r. `keep` is z, already scaled; its row b belongs to
+    sentence b in that order.
     """
     if not len(inputs):
-        return inputs @ weight_carry.T  # no rows, but still part of the graph
+        return inputs @ weight_carry.T  # it has no rows, but belongs to the graph
     arguments = inputs, weight_input, weight_state, bias, weight_carry
     return _HighwayLstm.apply(*arguments, list(rows), backwards, keep)  # type: ignore[no-any-return]
 
@@ -93,7 +93,7 @@ class _HighwayLstm(torch.autograd.Function):
             to_inputs = product(to_gates, weight_input.T).add_(product(to_carried, weight_carry.T))
         return (
             to_inputs,
-            product(inputs.T, to_gates.T).T,  # transposed twice: twice as fast with oneDNN
+            product(inputs.T, to_gates.T).T,  # transposing twice makes oneDNN twice as fast
             product(before.T, to_gates.T).T,
             to_gates.sum(0),
             product(inputs.T, to_carried.T).T,
@@ -110,7 +110,7 @@ def _doubled(weight: Tensor) -> Tensor:
 
 
 def _steps(rows: list[int], backwards: bool) -> Iterator[tuple[int, slice]]:
-    """(sentences, their packed tokens) of every step, in reading order."""
+    """The number of sentences and their packed tokens at every step, in reading order."""
     parts = [(n, slice(end - n, end)) for n, end in zip(rows, accumulate(rows), strict=True)]
     return reversed(parts) if backwards else iter(parts)
 
@@ -188,5 +188,5 @@ def _read_back(
 
 
 def _through_sigmoid(gradient: Tensor, value: Tensor) -> None:
-    """In place: the gradient before a sigmoid with output `value`."""
+    """Propagates a gradient in place through a sigmoid with output `value`."""
     sigmoid_backward(gradient, value, grad_input=gradient)

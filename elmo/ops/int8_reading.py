@@ -18,7 +18,7 @@ from elmo.ops.int8_weights import row_quantized
 from elmo.ops.products import is_x86
 
 VNNI = ("-mavx512vnni",)
-"""Flag for instructions that multiply pairs and add them at once: the same sums in half the time."""
+"""The compiler flag for instructions that multiply pairs and add them at once: the same sums in half the time."""
 ROWS_OF_A_THREAD = 8
 
 
@@ -75,9 +75,9 @@ def read_compiled(
     clips: tuple[float | None, float | None],
     outputs: Float[Tensor, "t B P"],
 ) -> None:
-    """Some steps of one direction: fills `outputs` and advances `hidden` and `cell` in place.
+    """Runs some steps of one direction: fills `outputs` and advances `hidden` and `cell` in place.
 
-    `products` are those of the inputs with the bias, as `elmo.ops.packed_lstm.prepare_gates` makes them, and `places` the rows
+    `products` are those of the inputs with the bias, as `packed_lstm.prepare_gates` makes them, and `places` the rows
     in them of the `b` rows that have not ended at the first step. `clips` are the cell's and the projection's.
     """
     library = _library()
@@ -108,7 +108,7 @@ def read_compiled(
 
 
 def has_compiled() -> bool:
-    """Whether the compiled products are there, right and fast: with AVX2; nobody has measured other processors."""
+    """Returns whether the compiled products are available, right and fast. Only AVX2 has been measured."""
     fast = is_x86() and torch.backends.cpu.get_cpu_capability() in INSTRUCTIONS
     return fast and _library() is not None
 
@@ -135,7 +135,7 @@ def _multiplied(library: ctypes.CDLL, weights: _Weights, x: Float[Tensor, "M K"]
 
 
 def _by_rows(library: ctypes.CDLL, work: Callable[..., None], step: ctypes.Structure, rows: int) -> None:
-    """Threads share the rows, each with all steps of its own, so that none waits for another."""
+    """Divides the rows among threads, each of which runs all steps of its rows, so that none waits for another."""
     shared(library, work, step, rows, 4, min(torch.get_num_threads(), -(-rows // ROWS_OF_A_THREAD)))
 
 
@@ -158,9 +158,9 @@ def _library() -> ctypes.CDLL | None:
 def _is_right(library: ctypes.CDLL) -> bool:
     """Whether a sample product is exact. It has no random numbers, which would shift those of training."""
     rows, size, inputs = 5, 7, 83
-    numbers = torch.arange(size * inputs, dtype=torch.float32, device="cpu")  # whatever the defaults are
+    numbers = torch.arange(size * inputs, dtype=torch.float32, device="cpu")  # the caller may have other defaults
     x = (numbers[: rows * inputs] * 37 % 32768 - 16384).view(rows, inputs)
-    x[:, 0] = 32767  # the largest: integers stay as they are
+    x[:, 0] = 32767  # the scale is 1, so integers stay as they are
     weight = (numbers * 101 % 255 - 127).to(torch.int8).view(size, inputs)
     ones = torch.ones(size, device="cpu", dtype=torch.float32)
     integers = _in_lanes(weight, library)

@@ -1,4 +1,4 @@
-"""Products of 8-bit weights with bfloat16 inputs: what one sentence at a time waits for is reading the weights.
+"""Products of 8-bit weights with bfloat16 inputs: for one sentence at a time, reading the weights takes most time.
 
 The definition, whatever the number of rows: inputs are rounded to bfloat16; sums with the integers are in float32 and
 rounded to bfloat16; then comes the scale of each output, in float32. Few rows use torch's product for 8-bit weights,
@@ -23,7 +23,7 @@ LANES = 32
 
 
 def row_quantized(weight: Float[Tensor, "size K"]) -> tuple[Int8[Tensor, "size K"], Float[Tensor, " size"]]:
-    """Integers up to 127 and one scale per output; exact for weights that were stored so."""
+    """Returns integers up to 127 and one scale per output, which are exact for weights that were stored so."""
     scales = weight.abs().amax(dim=1).clamp(min=1e-35) / LIMIT
     return (weight / scales[:, None]).round().to(torch.int8), scales
 
@@ -34,12 +34,12 @@ class Int8WeightsProduct:
     def __init__(
         self, weight: Float[Tensor, "size K"], many: type[OneDnnProduct] | type[TorchProduct], dtype: torch.dtype
     ) -> None:
-        """`many` and `dtype` are the product of many rows."""
+        """`many` multiplies many rows, in the data type `dtype`."""
         self.size = len(weight)
         integers, self.scales = row_quantized(weight)
         self._many, self._dtype = many(integers.to(dtype)), dtype
         self.few_rows = FEW_ROWS[dtype] if has_few_rows() and weight.shape[1] % LANES == 0 else 0
-        """The most rows for `few`; 0 if that cannot be used."""
+        """The most rows for `few`; 0 if it cannot be used."""
         self._integers = integers if self.few_rows else integers[:0]
         self._ones = torch.ones_like(self.scales, dtype=torch.bfloat16)
 
@@ -67,17 +67,17 @@ class FewRowsOfBoth:
 
 @cache
 def has_few_rows() -> bool:
-    """Whether torch's product of few rows with 8-bit weights is there, correct and fast.
+    """Returns whether torch's product of few rows with 8-bit weights is available, correct and fast.
 
-    It is private, so it is tried. Without AVX2 it is slower than float32; on other processors nobody has measured it.
+    It is private, so it is tried. Without AVX2 it is slower than float32; on other processors it is not measured.
     """
     if not is_x86() or torch.backends.cpu.get_cpu_capability() not in ("AVX2", "AVX512"):
         return False
-    numbers = torch.arange(5 * LANES, dtype=torch.float32, device="cpu")  # whatever the defaults are
+    numbers = torch.arange(5 * LANES, dtype=torch.float32, device="cpu")  # the caller may have other defaults
     weight, x = (numbers % 255 - 127).view(5, LANES), (numbers[: 3 * LANES] % 7 - 3).view(3, LANES)
     ones = torch.ones(5, dtype=torch.bfloat16, device="cpu")
     try:
-        with torch.autocast("cpu", enabled=False):  # which would compute the second product in bfloat16
+        with torch.autocast("cpu", enabled=False):  # autocast would compute the second product in bfloat16
             seen = torch._weight_int8pack_mm(x.bfloat16(), weight.to(torch.int8), ones)  # pyright: ignore[reportPrivateImportUsage]
             return torch.equal(seen, (x @ weight.T).bfloat16())
     except (AttributeError, RuntimeError, TypeError):

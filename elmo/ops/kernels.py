@@ -1,9 +1,9 @@
 """Triton kernels for a GPU: the elementwise part of an LSTM step, forward and backward, and a row of a softmax.
 
-Products stay with cuBLAS; a kernel is everything between two of them, read and written once. `elmo.ops.fused` launches
-them. Without a GPU, `TRITON_INTERPRET=1` runs them on the CPU, slowly: that is how they are tested.
+cuBLAS computes the products; a kernel does everything between two of them, with one read and one write.
+`elmo.ops.fused` launches the kernels. For tests, `TRITON_INTERPRET=1` runs them slowly on a CPU.
 
-A program handles one row of one direction: program 0 counts rows of both directions, program 1 blocks of a row.
+A program handles a block of one row of one direction: axis 0 counts the rows of both directions, axis 1 the blocks.
 """
 
 import triton
@@ -21,7 +21,7 @@ def cell_forward(
     rows, size, forget_bias, limit, gates_stride, memory_stride, keep_stride,
     HAS_KEEP: tl.constexpr, HAS_LIVE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A step from its products to the input of the projection.
+    """Computes a step from its products to the input of the projection.
 
     `gates` (2, rows, 4 size) holds the products without the bias and is activated in place; `cell_out` and `memory`
     (2, rows, size) are filled. `keep` (2, rows) multiplies the cell before the step; where `live` (rows) is 0, the row
@@ -57,7 +57,7 @@ def cell_backward(
     rows, size, limit, memory_stride, gates_stride, keep_stride,
     HAS_KEEP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of a step's gates before their activations; `to_cell` is carried to the step before, in place."""
+    """Computes the gradient of a step's gates before their activations; `to_cell` becomes that of the step before."""
     d, b = tl.program_id(0).to(tl.int64) // rows, tl.program_id(0).to(tl.int64) % rows
     k = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     there = k < size
@@ -88,7 +88,7 @@ def clip_forward(
     rows, size, limit, projected_stride, output_stride, hidden_stride, keep_stride,
     HAS_KEEP: tl.constexpr, HAS_LIVE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """`projected` (2, rows, size) clipped into `output`, and into `hidden_next`, times the next step's `keep`.
+    """Clips `projected` (2, rows, size) into `output`, and into `hidden_next`, times the next step's `keep`.
 
     Where `live` (rows) is 0, the output is 0 and the hidden state stays that of `hidden`.
     """
@@ -114,7 +114,7 @@ def clip_backward(
     rows, size, limit, output_stride, keep_stride,
     HAS_KEEP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of the projection: of the output and of the next step's hidden state, where the clip let it pass."""
+    """Adds the gradients of the output and of the next hidden state to that of the projection, where nothing is cut."""
     d, b = tl.program_id(0).to(tl.int64) // rows, tl.program_id(0).to(tl.int64) % rows
     k = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     there = k < size
@@ -129,7 +129,7 @@ def clip_backward(
 
 @triton.jit
 def softmax_row(logits, bias, column, own, loss, to_own, size, BLOCK: tl.constexpr):
-    """A row of a sampled softmax: `logits` (rows, size) become probabilities in place.
+    """Computes a row of a sampled softmax: `logits` (rows, size) become probabilities in place.
 
     `own` (rows) has each row's target logit, which joins the sum; the negative in `column`, which is the target itself
     (-1: none), does not. `loss` gets the negative log-probability of the target, `to_own` the gradient of its logit.

@@ -1,4 +1,4 @@
-"""An affine map and its gradient, with the default library of `elmo.ops.products`."""
+"""Computes an affine map and its gradient with the default library of `elmo.ops.products`."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from elmo.ops.products import product
 
 
 def linear(x: Float[Tensor, "W K"], weight: Float[Tensor, "N K"], bias: Float[Tensor, " N"]) -> Float[Tensor, "W N"]:
-    """`x W^T + b`, like `torch.nn.functional.linear`, which it calls under autocast and for torch.export."""
+    """Returns `x W^T + b`. Under autocast and for torch.export it calls `torch.nn.functional.linear`."""
     if product_dtype(x) != x.dtype or torch.compiler.is_exporting():
         return torch.nn.functional.linear(x, weight, bias)
     return _Linear.apply(x, weight, bias)  # type: ignore[no-any-return]

@@ -1,8 +1,8 @@
-"""The recurrence of `elmo.model.lstm`, both directions, with a hand-written gradient.
+"""The recurrence of `elmo.model.lstm` for both directions, with a hand-written gradient.
 
-- the input product is computed for many steps at once, outside the loop
-- the gradient of each weight is one product over all steps
-- without gradients, it is that of `elmo.ops.packed_lstm`, with products that are not packed
+- The input product is computed for many steps at once, outside the loop.
+- The gradient of each weight is one product over all steps.
+- Without gradients, it is the recurrence of `elmo.ops.packed_lstm` with products that are not packed.
 """
 
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ from elmo.ops.products import OneDnnProduct, TorchProduct, default_library, has_
 from elmo.ops.triton_there import has_kernels
 
 TRAINED_AT_ONCE = 256
-"""Rows of the input product computed at once; they stay in the cache until used."""
+"""The rows of the input product that are computed at once; they stay in the cache until they are used."""
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 tanh_backward = torch.ops.aten.tanh_backward
 
 
 class _Weights(NamedTuple):
-    """Weights in the data type of the products."""
+    """The weights in the data type of the products."""
 
     input: Float[Tensor, "2 gates I"]
     state: Float[Tensor, "2 gates P"]
@@ -51,9 +51,9 @@ def bi_lstm(
     active: list[int] | None = None,
     keep: Bool[Tensor, "2 T B"] | None = None,
 ) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
-    """One layer of both directions; the arguments are those of `elmo.model.lstm.BiLstmLayer.forward`.
+    """Runs one layer of both directions; the arguments are those of `elmo.model.lstm.BiLstmLayer.forward`.
 
-    Returns outputs, hidden state and memory cells after each row's last token.
+    Returns the outputs, and the hidden state and memory cells after each row's last token.
     """
     dtype = product_dtype(inputs)
     arguments = (inputs, weight_input, weight_state, bias, weight_projection, hidden, cell)
@@ -81,24 +81,24 @@ def bi_lstm(
 
 
 def _live(active: list[int], inputs: Float[Tensor, "2 T B I"]) -> Float[Tensor, "T B"]:
-    """1 where a row has a token, else 0."""
+    """A mask that is 1 where a row has a token, else 0."""
     rows = torch.tensor(active, device="cpu").to(inputs.device)
     return (torch.arange(inputs.shape[2], device=inputs.device) < rows[:, None]).to(inputs.dtype)
 
 
 class _Trace(NamedTuple):
-    """What the backward pass needs, step by step."""
+    """The values of every step that the backward pass needs."""
 
     gates: Float[Tensor, "2 T B gates"]
-    """i, j, f, o after their activations."""
+    """The gates i, j, f, o after their activations."""
     cell: Float[Tensor, "2 T B H"]
-    """After the cell clip."""
+    """The memory cells after the cell clip."""
     memory: Float[Tensor, "2 T B H"]
     """The input of the projection, in the data type of the products."""
 
 
 class _BiLstm(torch.autograd.Function):
-    """Every operation has both directions as a batch: on a CPU its threads share it, on a GPU it is one launch."""
+    """Every operation takes both directions as a batch: threads of a CPU share it, and on a GPU it is one launch."""
 
     @staticmethod
     def forward(
@@ -232,7 +232,7 @@ def _step(
     gates: Float[Tensor, "2 n gates"],
     memory: Float[Tensor, "2 n H"],
 ) -> None:
-    """From a step's products to the input of the projection; advances `cell`, fills `gates` and `memory`."""
+    """Computes the input of the projection from a step's products; advances `cell`, fills `gates` and `memory`."""
     for d in range(2):
         torch.add(products[d], states[d], out=gates[d])
     i, j, f, o = activate_gates(gates)
@@ -244,7 +244,7 @@ def _step(
 
 
 class _Both:
-    """Products with the weights of both directions, packed where that is faster, which is for few rows."""
+    """Multiplies by the weights of both directions, which are packed where that is faster: for few rows."""
 
     def __init__(self, weight: Float[Tensor, "2 N K"]) -> None:
         packs = weight.device.type == "cpu" and default_library() == "onednn"
@@ -262,12 +262,12 @@ class _Gradients(NamedTuple):
     """The results of `_backward_steps`."""
 
     to_gates: Float[Tensor, "2 T B gates"]
-    """Gates before their activations, in the data type of the products; zero without a token."""
+    """The gradient of the gates before their activations, in the products' type; zero without a token."""
     to_bias: Float[Tensor, "2 gates"]
     to_projected: Float[Tensor, "2 T B P"]
-    """Before the projection clip; zero without a token."""
+    """The gradient of the outputs before the projection clip; zero without a token."""
     to_hidden: Float[Tensor, "2 B P"]
-    """Before the first step."""
+    """The gradient of the hidden state before the first step."""
     to_cell: Float[Tensor, "2 B H"]
 
 
@@ -284,7 +284,7 @@ def _backward_steps(
     trace: _Trace,
     kernel: StepKernel | None,
 ) -> _Gradients:
-    """Back through the steps; overwrites `to_hidden` and `to_cell`."""
+    """Goes back through the steps; overwrites `to_hidden` and `to_cell`."""
     _, steps, rows, size = trace.cell.shape
     new = torch.empty if active is None else torch.zeros
     to_gates = new(trace.gates.shape, dtype=weights.state.dtype, device=outputs.device)
@@ -347,12 +347,12 @@ def _step_back(
 
 
 def _through_clip_(gradient: Tensor, clipped: Tensor, limit: float) -> None:
-    """In place: zero gradient where the clip is at its limit."""
+    """Sets a gradient to zero, in place, where the clip is at its limit."""
     torch.ops.aten.hardtanh_backward.grad_input(gradient, clipped, -limit, limit, grad_input=gradient)
 
 
 def _to_weight(gates: Float[Tensor, "2 M gates"], inputs: Float[Tensor, "2 M I"]) -> Float[Tensor, "2 gates I"]:
-    """The gradient of a weight; in float32 transposed twice, which halves oneDNN's time."""
+    """The gradient of a weight. In float32 the product is transposed twice, which halves the time of oneDNN."""
     if gates.dtype == torch.bfloat16:
         return gates.mT @ inputs
     return product(inputs.mT, gates.mT).mT

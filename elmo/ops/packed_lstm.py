@@ -1,8 +1,8 @@
 """The recurrence of `elmo.model.lstm` with packed weights, without gradients.
 
-- the input product is computed for many steps at once, outside the loop
-- the directions run in parallel on a CPU
-- nothing is stored: memory does not grow with the gates of the whole sequence
+- The input product is computed for many steps at once, outside the loop.
+- The directions run in parallel on a CPU.
+- The gates are not stored, so the memory does not grow with them.
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ from elmo.ops.parallel import run_both
 from elmo.ops.products import Library, Product
 
 READ_AT_ONCE = 128
-"""Rows of the input product computed at once; they stay in the cache until used."""
+"""The rows of the input product that are computed at once; they stay in the cache until they are used."""
 REPEATED_AT_ONCE = 512
-"""Rows among which equal ones are computed once; about half of a text's tokens repeat."""
+"""The number of rows among which equal ones are computed once; about half of a text's tokens repeat."""
 
 
 class Clips(NamedTuple):
@@ -33,7 +33,7 @@ class Clips(NamedTuple):
 
 
 class PackedLstm(NamedTuple):
-    """One direction's products, ready to run; `bias` includes the forget bias."""
+    """The products of one direction, ready to run; `bias` includes the forget bias."""
 
     input: Product
     state: Product
@@ -51,7 +51,7 @@ def packed_bi_lstm(
     keep: Bool[Tensor, "2 T B"] | None = None,
     same: Int[Tensor, "2 T B"] | None = None,
 ) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
-    """Like `bi_lstm`, with packed weights and without gradients.
+    """Does what `bi_lstm` does, with packed weights and without gradients.
 
     Equal numbers in `same` mark equal inputs, whose product is computed once.
     """
@@ -78,7 +78,7 @@ def pack_lstm(
     precision: Precision,
     library: Library | None = None,
 ) -> PackedLstm:
-    """One direction's weights, packed: see `elmo.ops.packing.pack`."""
+    """Packs the weights of one direction; see `elmo.ops.packing.pack`."""
     return PackedLstm(
         pack(prepare_gates(to_input), precision, library),
         pack(prepare_gates(to_state), precision, library),
@@ -88,7 +88,7 @@ def pack_lstm(
 
 
 def prepare_gates(weight: Float[Tensor, "... gates I"], forget_bias: float = 0.0) -> Float[Tensor, "... gates I"]:
-    """Weights or bias as `activate_gates` needs them: the candidate's rows doubled, the forget bias added."""
+    """Returns weights or bias as `activate_gates` needs them, with the candidate's rows doubled and the forget bias."""
     weight = weight.detach().clone()
     _, j, f, _ = weight.chunk(4, dim=-2)
     j *= 2
@@ -111,7 +111,7 @@ def _read(
     same: Int[Tensor, "T B"] | None,
     outputs: Float[Tensor, "T B P"],
 ) -> None:
-    """One direction without gradients: fills `outputs` and advances `hidden` and `cell` in place."""
+    """Runs one direction without gradients: fills `outputs` and advances `hidden` and `cell` in place."""
     steps, rows = inputs.shape[:2]
     chunk = max(1, (READ_AT_ONCE if same is None else REPEATED_AT_ONCE) // max(1, rows))
     forget = None if keep is None else [(~kept).nonzero().squeeze(1).to(hidden.device) for kept in keep.cpu()]
@@ -161,7 +161,7 @@ def _read_compiled(
     keep: Bool[Tensor, "T B"] | None,
     outputs: Float[Tensor, "T B P"],
 ) -> None:
-    """The steps of a chunk in one call."""
+    """Runs the steps of a chunk in one call."""
     part = slice(start, start + chunk)
     out = outputs[part]
     rows = [out.shape[1]] * len(out) if active is None else active[part]
@@ -175,7 +175,7 @@ def _read_compiled(
 
 
 def _few_rows(directions: Sequence[PackedLstm]) -> int:
-    """The most rows for `_read_few`; 0 if the products are others."""
+    """The most rows for `_read_few`; 0 if it cannot use these products."""
     products = [product for each in directions for product in (each.state, each.projection) if product is not None]
     return min(product.few_rows if isinstance(product, Int8WeightsProduct) else 0 for product in products)
 
@@ -189,10 +189,10 @@ def _read_few(
     active: list[int] | None,
     outputs: Float[Tensor, "2 T B P"],
 ) -> None:
-    """Like `_read` for both directions of few rows, with products that are fast for them.
+    """Does what `_read` does for both directions of few rows, with products that are fast for them.
 
-    A step's products take so little time that Python's counts: both directions share its calls, and a product's threads
-    share its outputs.
+    The products of a step take so little time that Python's time counts. So both directions share its calls, and the
+    threads of a product share its outputs.
     """
     steps, rows = inputs.shape[1:3]
     of_hidden = FewRowsOfBoth([each.state for each in directions])  # type: ignore[misc]
@@ -232,7 +232,7 @@ def _of_inputs(inputs: Float[Tensor, "2 t B I"], directions: Sequence[PackedLstm
 
 
 def _distinct(same: Int[Tensor, "t B"]) -> tuple[Int[Tensor, " D"], Int[Tensor, "t B"]]:
-    """One row (of t times B) per number, and for each row the index of its number."""
+    """One row (of t times B) for each number, and the index of its number for each row."""
     numbers, place = same.unique(return_inverse=True)
     first = numbers.new_empty(len(numbers))
     first[place.flatten()] = torch.arange(place.numel(), device=same.device)
@@ -247,5 +247,5 @@ def activate_gates(gates: Float[Tensor, "... gates"]) -> tuple[Tensor, Tensor, T
 
 
 def fast_tanh(x: Tensor) -> Tensor:
-    """On a CPU, torch's sigmoid takes a tenth of the time of its tanh; equal to 1e-7."""
+    """Returns tanh, to 1e-7, by torch's sigmoid, which takes a tenth of the time of its tanh on a CPU."""
     return (2 * x).sigmoid_().mul_(2).sub_(1)

@@ -1,4 +1,4 @@
-"""PackedSoftmax: full-softmax log-probabilities, several times faster than `LmHead.log_probabilities`."""
+"""Computes log-probabilities of the full softmax several times faster than `LmHead.log_probabilities`."""
 
 import torch
 from jaxtyping import Float, Int
@@ -7,11 +7,11 @@ from torch import Tensor
 from elmo.ops.packing import pack
 
 ROWS_AT_ONCE = WORDS_AT_ONCE = 512
-"""Logits computed at once: 1 MB, which fits in the cache."""
+"""The rows and words whose logits are computed at once: these take 1 MB, which fits in the cache."""
 
 
 class PackedSoftmax:
-    """A softmax over words for inference on a CPU: weights packed for the fastest product, no gradients."""
+    """A softmax over words for inference on a CPU: its weights are packed for the fastest product."""
 
     def __init__(self, weight: Float[Tensor, "V P"], bias: Float[Tensor, " V"]) -> None:
         self._weight, self._bias = weight.detach(), bias.detach()
@@ -22,7 +22,7 @@ class PackedSoftmax:
 
     @torch.no_grad()
     def log_probabilities(self, hidden: Float[Tensor, "M P"], targets: Int[Tensor, " M"]) -> Float[Tensor, " M"]:
-        """`log p(target)` of each row, in float32."""
+        """Returns `log p(target)` of each row, in float32."""
         own = (hidden * self._weight[targets]).sum(1) + self._bias[targets]
         return own - torch.cat([self._log_total(rows) for rows in hidden.split(ROWS_AT_ONCE)])
 
@@ -33,7 +33,7 @@ class PackedSoftmax:
             # exp(x + b) = exp(x) exp(b) saves a pass over the logits to add the bias, and one to find the maximum.
             total += torch.mv(product(hidden).exp_(), chances)
         result = total.log() + self._highest
-        inexact = ~((total > 1e-20) & (total < 1e30))  # terms may be out of the range of float32
+        inexact = ~((total > 1e-20) & (total < 1e30))  # some terms may be outside the range of float32
         if inexact.any():
             result[inexact] = torch.logsumexp(hidden[inexact] @ self._weight.T + self._bias, 1)
         return result

@@ -21,17 +21,17 @@ Precision = Literal["float32", "bfloat16", "int8", "int8-weights"]
 
 @dataclass(frozen=True)
 class Support:
-    """Which libraries multiply in one precision on this CPU."""
+    """The libraries that multiply in one precision on this CPU."""
 
     libraries: tuple[Library, ...]
-    """Libraries with correct results, fastest first; empty if the precision is not available."""
+    """The libraries with correct results, fastest first; empty if the precision is not available."""
     problem: str = ""
-    """Why the precision is not available, or why float32 is the better choice; else empty."""
+    """The reason why the precision is not available or float32 is the better choice; otherwise empty."""
 
 
 @cache
 def find_support(precision: Precision) -> Support:
-    """The libraries for `precision` on this CPU, found by running them."""
+    """Finds the libraries for `precision` on this CPU by running them."""
     if precision == "float32":
         return Support(("onednn", "torch") if default_library() == "onednn" else ("torch",))
     if precision == "int8":
@@ -50,7 +50,7 @@ def find_support(precision: Precision) -> Support:
 
 
 class PackedModule(nn.Module):
-    """A module of packed products. A copy is the module itself: torch cannot copy them, and nothing changes them."""
+    """A module of packed products. torch cannot copy them and nothing changes them, so a copy is the module itself."""
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
         return self
@@ -88,7 +88,7 @@ INT8: dict[Library, type[FbgemmInt8Product] | type[OneDnnInt8Product]] = {
     "fbgemm": FbgemmInt8Product,
     "onednn": OneDnnInt8Product,
 }
-"""Fastest first; see docs/speed.md."""
+"""The products of every precision, the fastest first; see docs/speed.md."""
 
 
 def _is_exact(library: Library) -> bool:
@@ -97,18 +97,18 @@ def _is_exact(library: Library) -> bool:
     Inputs are 255, the largest; the weights of each pair are at their limit, those of other neighbours beyond it.
     """
     halves = [[2, 0, 2, 0], [2, 0, 0, 2], [0, 2, 2, 0], [1, 1, 1, 1]]
-    patterns = torch.tensor(halves, dtype=torch.float32, device="cpu") / 2  # whatever the defaults are
+    patterns = torch.tensor(halves, dtype=torch.float32, device="cpu") / 2  # the caller may have other defaults
     weight = torch.cat([patterns, -patterns]).repeat(4, 16)
     x = torch.stack([torch.ones_like(weight[0]), -torch.ones_like(weight[0])])
     try:
-        with torch.autocast("cpu", enabled=False):  # which would compute the second product in bfloat16
+        with torch.autocast("cpu", enabled=False):  # autocast would compute the second product in bfloat16
             return torch.allclose(INT8[library](weight)(x), x @ weight.T, rtol=0, atol=0.5)
     except (AttributeError, RuntimeError, TypeError):
         return False
 
 
 def _multiplies_bfloat16() -> bool:
-    """Whether the processor has bfloat16 instructions; without them, bfloat16 is several times slower."""
+    """Whether the processor has bfloat16 instructions; without them bfloat16 is several times slower."""
     if is_x86():
         return any(getattr(torch.cpu, name, bool)() for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
     try:

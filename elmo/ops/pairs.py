@@ -1,4 +1,4 @@
-"""An affine map of the products of pairs of rows, without holding all products in memory."""
+"""Computes an affine map of the products of pairs of rows, without all products in memory at once."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 from elmo.ops.products import product
 
 PAIRS_AT_ONCE = 1024
-"""Pairs per block; their products stay in the cache until used."""
+"""The pairs of a block; their products stay in the cache until they are used."""
 
 
 def multiplied_pairs(
@@ -19,7 +19,7 @@ def multiplied_pairs(
     first: Int[Tensor, " pairs"],
     second: Int[Tensor, " pairs"],
 ) -> Float[Tensor, "pairs N"]:
-    """`(rows[first] * rows[second]) weight^T`; the backward pass recomputes the products."""
+    """Returns `(rows[first] * rows[second]) weight^T`; the backward pass computes the products again."""
     return _MultipliedPairs.apply(rows, weight, first, second)  # type: ignore[no-any-return]
 
 

@@ -1,4 +1,4 @@
-"""Both directions in parallel on a CPU, one thread each, so that neither waits for the other."""
+"""Runs both directions in parallel on a CPU, with one thread each, so that neither waits for the other."""
 
 import threading
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def run_both(work: Callable[[int], None], device: torch.device) -> None:
     inference = torch.is_inference_mode_enabled()
 
     def other() -> None:
-        # Modes and thread counts are per thread; the worker copies the caller's.
+        # torch's modes and thread counts belong to a thread, so the worker copies those of the caller.
         torch.set_num_threads(threads // 2)
         with torch.inference_mode(inference), torch.no_grad():
             work(1)

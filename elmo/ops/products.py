@@ -1,8 +1,8 @@
 """Matrix products with fixed weights, packed once for the fastest library and precision.
 
-- `TorchProduct`: `torch.mm`; on a CPU in float32 that is MKL
-- `OneDnnProduct`: oneDNN with the weights in its own layout, float32 or bfloat16; two to three times as fast as
-  MKL on some CPUs. It uses the private operators that torch's compiler emits, which are probed, never assumed.
+- `TorchProduct` is `torch.mm`, which is MKL on a CPU in float32.
+- `OneDnnProduct` is oneDNN in float32 or bfloat16, with the weights in its own layout; on some CPUs it is two to three
+  times as fast as MKL. It uses private operators that torch's compiler emits, so their presence is probed.
 
 `elmo.ops.int8` has the products of 8-bit integers; `elmo.ops.packing` chooses the product.
 """
@@ -23,7 +23,7 @@ ROWS = 128
 
 @runtime_checkable
 class Product(Protocol):
-    """`x -> x W^T` in the product's data type; `size` is the length of a result row."""
+    """A function from `x` to `x W^T`, in the product's data type; `size` is the length of a result row."""
 
     size: int
 
@@ -57,16 +57,16 @@ class OneDnnProduct:
 def few_sizes(x: Tensor) -> Tensor:
     """Pads with zero rows to a number with two leading binary digits: 16, 24, 32, 48, 64, 96 ...
 
-    oneDNN keeps a program and working memory for each number of rows that it has seen, for up to a thousand.
+    oneDNN keeps a program and working memory for up to a thousand numbers of rows that it has seen, so they are few.
     """
     step = 1 << max(0, len(x).bit_length() - 2)
     return torch.nn.functional.pad(x, (0, 0, 0, -len(x) % step)) if len(x) % step else x
 
 
 def product(x: Float[Tensor, "*D M K"], weight: Float[Tensor, "*D N K"]) -> Float[Tensor, "*D M N"]:
-    """`x W^T` with unpacked weights and the default library; batched over a leading dimension.
+    """Returns `x W^T` with unpacked weights and the default library, batched over a leading dimension.
 
-    Not differentiable: for the forward and backward passes of functions with their own gradient.
+    It is not differentiable; functions with their own gradient use it in their forward and backward passes.
     """
     for_onednn = x.device.type == "cpu" and x.dtype == torch.float32 and x.numel() > 0
     if not for_onednn or default_library() == "torch":
@@ -77,26 +77,28 @@ def product(x: Float[Tensor, "*D M K"], weight: Float[Tensor, "*D N K"]) -> Floa
 
 
 def default_library() -> Library:
-    """oneDNN on x86 if available: never slower there, and up to three times as fast. No timing decides, since another
-    choice would change the last bits of a run."""
+    """Returns oneDNN on x86 if it is available, where it is never slower and up to three times as fast, else torch.
+
+    No timing decides, since another choice would change the last bits of a run.
+    """
     return "onednn" if is_x86() and has_onednn(torch.float32) else "torch"
 
 
 def is_x86() -> bool:
-    """Whether oneDNN has its own products for this kind of processor."""
+    """Returns whether this is an x86 processor, for which oneDNN has its own products."""
     return platform.machine().lower() in ("x86_64", "amd64")
 
 
 @cache
 def has_onednn(dtype: torch.dtype) -> bool:
-    """Whether oneDNN's product is available and correct."""
+    """Returns whether oneDNN's product is available and correct."""
     if not torch.backends.mkldnn.is_available():
         return False
     # Not random, since drawing would shift the random numbers of training. Integers are exact in bfloat16.
-    numbers = torch.arange(32, dtype=torch.float32, device="cpu")  # whatever the defaults are
+    numbers = torch.arange(32, dtype=torch.float32, device="cpu")  # the caller may have other defaults
     weight, x = numbers.view(8, 4), numbers[:12].view(3, 4)
     try:
-        with torch.autocast("cpu", enabled=False):  # which would compute the second product in bfloat16
+        with torch.autocast("cpu", enabled=False):  # autocast would compute the second product in bfloat16
             return torch.allclose(OneDnnProduct(weight.to(dtype))(x).float(), x @ weight.T, rtol=0.01)
     except (AttributeError, RuntimeError, TypeError):
         return False

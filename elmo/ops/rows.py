@@ -1,4 +1,4 @@
-"""Rows of a table by their numbers, with a gradient that a GPU adds up without reading anything back."""
+"""Looks up rows of a table, with a gradient that a GPU adds up without reading anything back."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,14 +39,14 @@ def add_rows(table: Tensor, index: Int[Tensor, " M"], rows: Tensor) -> None:
 def take_rows(
     table: Float[Tensor, "V P"], index: Int[Tensor, "*B"], padding: int | None = None
 ) -> Float[Tensor, "*B P"]:
-    """`table[index]`; the row `padding` gets no gradient."""
+    """Returns `table[index]`; the row `padding` gets no gradient."""
     if not has_kernels(table):
         return torch.nn.functional.embedding(index, table, padding_idx=padding)
     return _TakeRows.apply(table, index, padding, _sorts.get())  # type: ignore[no-any-return]
 
 
 class _TakeRows(torch.autograd.Function):
-    """The gradient of `torch.nn.functional.embedding` always sorts the whole index."""
+    """Replaces `torch.nn.functional.embedding`, whose gradient always sorts the whole index."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, index: Tensor, padding: int | None, sorts: bool) -> Tensor:

@@ -1,4 +1,4 @@
-"""The loss of a softmax over words and its gradient in one pass, block by block.
+"""Computes the loss of a softmax over words and its gradient in one pass, block by block.
 
 The logits of a block fit in the cache; those of all rows are never in memory together.
 """
@@ -25,11 +25,11 @@ def softmax_loss(
     column: Int[Tensor, " M"],
     sampled: bool,
 ) -> Float[Tensor, ""]:
-    """The sum over rows of `-log softmax(target)`.
+    """Returns the sum over rows of `-log softmax(target)`.
 
-    `target_weight` and `target_bias` are the target's row of the softmax. Not sampled: `weight` holds all words.
-    Sampled: it holds negatives, the target is added to the sum, and the negative in `column`, which is the target
-    itself (-1: none), is excluded.
+    `target_weight` and `target_bias` are the target's row of the softmax. In a full softmax, `weight` holds all words.
+    In a sampled one it holds negatives: the target is added to the sum, and the negative in `column` is excluded, since
+    it is the target itself (-1 means that there is none).
     """
     arguments = (hidden, weight, bias, target_weight, target_bias, column, sampled, product_dtype(hidden))
     return _SoftmaxLoss.apply(*arguments)  # type: ignore[no-any-return]

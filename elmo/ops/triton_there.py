@@ -1,4 +1,4 @@
-"""Whether Triton's kernels run: on a GPU where Triton works, and on the CPU under `TRITON_INTERPRET=1`, for tests."""
+"""Decides whether Triton's kernels run: where it works on a GPU, and for tests on a CPU with `TRITON_INTERPRET=1`."""
 
 import os
 import warnings
@@ -10,19 +10,19 @@ from torch import Tensor
 
 
 def has_kernels(x: Tensor) -> bool:
-    """Whether the kernels run on this tensor's device, for its type."""
+    """Returns whether the kernels run on this tensor's device and with its data type."""
     if x.dtype != torch.float32 or torch.compiler.is_exporting():
         return False
     return (x.device.type == "cuda" or is_interpreted()) and _kernels(x.device.type) is not None
 
 
 def is_interpreted() -> bool:
-    """Whether Triton runs its kernels on the CPU."""
+    """Returns whether Triton runs its kernels on the CPU."""
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def kernels_for(x: Tensor) -> ModuleType:
-    """`elmo.ops.kernels`, for a device of which `has_kernels` is true."""
+    """Returns `elmo.ops.kernels`, for a device for which `has_kernels` is true."""
     found = _kernels(x.device.type)
     assert found is not None
     return found
@@ -30,14 +30,14 @@ def kernels_for(x: Tensor) -> ModuleType:
 
 @cache
 def _kernels(device: str) -> ModuleType | None:
-    """None where Triton is not installed; and, with a warning, where its kernels do not give the right numbers."""
+    """The kernels; None if Triton is not installed or, with a warning, if its kernels do not give the right numbers."""
     try:
         from elmo.ops import kernels
     except ImportError:
         return None
     try:
         problem = "" if _is_right(kernels, device) else "its numbers differ from torch's"
-    except Exception as error:  # Triton has many: no compiler, no driver, an old card
+    except Exception as error:  # Triton has many errors: no compiler, no driver, an old card
         problem = " ".join(f"{type(error).__name__}: {error}".split())[:200]
     if problem:
         warnings.warn(f"Triton does not work here ({problem}): the GPU is used without it, more slowly", stacklevel=4)
@@ -46,7 +46,7 @@ def _kernels(device: str) -> ModuleType | None:
 
 
 def _is_right(kernels: ModuleType, device: str) -> bool:
-    """Whether a small softmax row equals torch's. Uses no random numbers, which would shift those of training."""
+    """Whether a small softmax row equals torch's. It takes no random numbers, which would shift those of training."""
     logits = torch.linspace(-9, 9, 2 * 37, dtype=torch.float32, device=device).view(2, 37)
     bias, own = logits[1] / 7, logits[:, 3].clone()
     expected = torch.logsumexp(torch.cat([logits + bias, own[:, None]], 1), 1) - own

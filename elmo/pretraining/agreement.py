@@ -1,4 +1,4 @@
-"""Processes that train together agree on settings and texts before they begin."""
+"""Makes processes that train together agree on settings and texts before they begin."""
 
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -22,7 +22,7 @@ OWN = (
     "accelerator",
     "prefetch",
 )
-"""Settings that may differ between machines: where files are, and how the machine computes."""
+"""The settings that may differ between machines: where files are, and how the machine computes."""
 
 
 def check_agreement(
@@ -32,7 +32,7 @@ def check_agreement(
     heldout: Sequence[Path],
     problem: InputError | OSError | None,
 ) -> dict[str, str]:
-    """The fingerprints of both texts, `train` and `heldout`, once all processes agree and none has a problem.
+    """Returns the fingerprints of both texts, `train` and `heldout`, if all processes agree and none has a problem.
 
     `problem` is this process's own. All processes raise the first problem, or InputError if settings or texts differ
     from those of the first process.

@@ -1,10 +1,10 @@
-"""LmReader: a text as ids -> an endless or one-pass stream of training windows that can be stopped and resumed.
+"""Reads a text as an endless or one-pass stream of training windows that can be stopped and resumed.
 
-- B parallel streams of documents; every window takes the next T positions of each
-- documents are assigned to streams by their characters alone, so all ranks agree without communicating
-- what a window has is places in the text (`Places`): the CPU turns them into an `LmBatch`, a GPU looks them up itself
-- every batch carries the position after it, from which a reader resumes bit for bit
-- `prefetch` runs the reader in another process
+- B streams of documents are read in parallel; every window takes the next T positions of each.
+- Documents are assigned to streams by their characters alone, so all ranks agree without communicating.
+- A window consists of places in the text (`Places`): the CPU turns them into an `LmBatch`, a GPU looks them up itself.
+- Every batch carries the position after it, from which a reader resumes to the bit.
+- `prefetch` runs the reader in another process.
 """
 
 import heapq
@@ -32,7 +32,7 @@ from elmo.text.vocabulary import Vocabulary
 from elmo.training.sharding import own_range
 from elmo.types import LmBatch
 
-IGNORED = -1  # target of a position without text
+IGNORED = -1  # the target of a position without text
 _REMEDY = "resume with the files and settings of the first run, or start a new one"
 
 
@@ -41,26 +41,26 @@ class ReaderConfig:
     """How a corpus is cut into windows."""
 
     streams: int = 128
-    """Parallel streams of text, over all ranks."""
+    """The number of parallel streams of text, over all ranks."""
     window: int = 20
-    """Positions per window and stream."""
+    """The number of positions per window and stream."""
     seed: int = 0
     shuffle: bool = True
-    """Reads documents in a new order every epoch; False: in file order."""
+    """Whether documents are read in a new order every epoch, and not in file order."""
     epochs: int | None = None
-    """How often to read the corpus; None: endlessly."""
+    """How often the corpus is read; None means endlessly."""
     max_characters: int = 50
-    """Per word, boundary marks included; given by the model's character CNN."""
+    """The most characters per word, boundary marks included; the model's character CNN decides it."""
     rank: int = 0
     world: int = 1
     document_characters: int = MAX_CHARACTERS
-    """Longer documents are split."""
+    """The most characters of a document; longer documents are split."""
     buffer_characters: int = BUFFER_CHARACTERS
-    """Text from which shuffling draws the next document."""
+    """The characters of text from which shuffling draws the next document."""
     shares: int = 1
-    """Parts of the corpus, each with its own streams: see `shares`."""
+    """The number of parts of the corpus, each with its own streams; see `shares`."""
     reads_words: bool = False
-    """Whether the model reads words: their vocabulary ids then replace characters."""
+    """Whether the model reads words, whose vocabulary ids then replace characters."""
 
     @property
     def own_streams(self) -> range:
@@ -79,9 +79,9 @@ class Places(NamedTuple):
     """A window of every stream, as places in `Ids.tokens`."""
 
     places: Int[np.ndarray, "B T"]
-    """-1 where there is no more text."""
+    """The places in the text; -1 where there is no more text."""
     keep: Bool[np.ndarray, "B T"]
-    """False where a document starts, and the state is reset to zero."""
+    """A mask that is False where a document starts and the state is reset to zero."""
 
 
 class LmReader:
@@ -120,7 +120,7 @@ class LmReader:
         return self.batch(window, self.position())
 
     def places(self) -> Places:
-        """The next window of every stream. Raises StopIteration if all are at their end."""
+        """Returns the next window of every stream. Raises StopIteration if all are at their end."""
         shape = len(self._streams), self.config.window
         window = Places(np.full(shape, -1, np.int64), np.ones(shape, np.bool_))
         for stream, *row in zip(self._streams, *window, strict=True):
@@ -129,12 +129,12 @@ class LmReader:
         return window
 
     def position(self) -> dict[str, Any]:
-        """The reader's position: plain JSON values, a few kB.
+        """The position of the reader, as plain JSON values of a few kB.
 
-        - `epoch`, `ordinal`, `dealt`: the next document to deal, and the characters dealt to every stream so far
-        - `streams`: for each stream of this rank its documents, and the positions of the first of them already read;
-          also `received`, if another rank had dealt further: the stream has had all documents before it
-        - `tokens`: positions read so far by this rank in one direction, sentence ends included
+        - `epoch`, `ordinal` and `dealt` are the next document to deal, and the characters dealt to every stream so far.
+        - `streams` has the documents of each stream of this rank, and the positions of the first of them that are read.
+          If another rank has dealt further, `received` names the document before which the stream has had all.
+        - `tokens` are the positions that this rank has read so far in one direction, sentence ends included.
         """
         return {
             "epoch": self._dealer.next.epoch,
@@ -190,7 +190,7 @@ class LmReader:
         )
 
     def _encode(self, words: list[str]) -> np.ndarray:
-        """What the model sees of every word, (W, C)."""
+        """The ids that the model reads of every word, (W, C)."""
         return (
             self._vocabulary.encode(words)
             if self.config.reads_words
@@ -209,7 +209,7 @@ class LmReader:
         expected = {"corpus": self._ids.fingerprint, "order": ORDER, "rank": config.rank, "world": config.world}
         for name, value in expected.items():
             known = position.get(name)
-            if known != value:  # older ones have no order
+            if known != value:  # older positions have no order
                 raise InputError(f"the checkpoint has {name} {known!r}, this run {value!r}; {_REMEDY}")
         if len(position["dealt"]) != config.streams:
             raise InputError(f"resumed with {config.streams} streams, started with {len(position['dealt'])}; {_REMEDY}")
@@ -243,7 +243,7 @@ class _Stream:
 
     def __init__(self) -> None:
         self._documents: deque[tuple[Reference, Piece]] = deque()
-        self.received = Reference(0, 0)  # it has had all documents before this one
+        self.received = Reference(0, 0)  # the stream has had all documents before this one
         self._at = 0  # the next place
         self._starts_document = False  # whether to reset the state there
 
@@ -259,7 +259,7 @@ class _Stream:
         while self._documents and self._at == self._documents[0][1].end:
             if len(self._documents) == 1:
                 return False
-            # A finished document stays queued until here: the next one may continue it.
+            # A finished document stays in the queue until here, since the next one may continue it.
             _, last = self._documents.popleft()
             self._starts_document |= not self._documents[0][1].follows(last)
             self._at = self._documents[0][1].begin
@@ -275,7 +275,7 @@ class _Stream:
         return count
 
     def position(self, following: Reference) -> dict[str, Any]:
-        """`following` is dealt next."""
+        """The position of the stream; `following` is the document that is dealt next."""
         offset = self._at - self._documents[0][1].begin if self._documents else 0
         place = {"documents": [list(reference) for reference, _ in self._documents], "offset": offset}
         return place | ({"received": list(self.received)} if self.received > following else {})
@@ -345,16 +345,16 @@ def prefetch(
     depth: int = 8,
     reader: Callable[..., Iterator[LmBatch]] = LmReader,
 ) -> Generator[LmBatch, None, None]:
-    """The batches of `reader`, made ahead by up to `depth` in another process, which `close` ends; with 0 workers, in
-    this one.
+    """Yields the batches of `reader`, of which another process makes up to `depth` ahead; `close` ends the process.
 
-    InputError and OSError are raised here as they are; a RuntimeError has the traceback of any other error there.
+    With 0 workers, this process makes them. InputError and OSError of the other process are raised here as they are;
+    a RuntimeError has the traceback of any other error.
     """
     if workers == 0:
         yield from reader(ids, vocabulary, config, position)
         return
     windows = _Windows(reader, ids, vocabulary, config, position)
-    # A separate generator: DataLoader draws a number, which would shift the random numbers of a step.
+    # DataLoader draws a number. Without a generator of its own, this would shift the random numbers of a step.
     own = torch.Generator()
     loader = DataLoader(
         windows,
@@ -390,7 +390,7 @@ class _Windows(IterableDataset):
                 yield {name: x.numpy() if isinstance(x, torch.Tensor) else x for name, x in vars(batch).items()}
         except (InputError, OSError) as error:
             yield error
-        except Exception:  # as text, since not every error can be sent
+        except Exception:  # it is sent as text, since not every error can be pickled
             yield RuntimeError(f"the process that reads the corpus failed:\n{traceback.format_exc()}")
 
 
@@ -405,9 +405,9 @@ def end_with_parent() -> None:
 
     def watch() -> None:
         parent.join()
-        os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows ends it by either
+        os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows has only SIGTERM, which also kills
 
-    # Whoever stops a run may signal all its processes; the parent, which first writes a checkpoint, then ends this one.
+    # A signal to stop may reach all processes of a run. The parent first writes a checkpoint, then ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))
     threading.Thread(target=watch, daemon=True).start()

@@ -23,7 +23,7 @@ def train(
     loggers: Sequence[Logger],
     settings: dict[str, Any],
 ) -> Path:
-    """The folder of the model; see `elmo.train`."""
+    """Trains and returns the folder of the model; see `elmo.train`."""
     flags = {
         "train": _names(train),
         "heldout": _names(heldout) or None,

@@ -1,4 +1,4 @@
-"""What is checked before a run: its texts, the model that it starts from and its folder."""
+"""Checks the texts of a run, the model that it starts from, and its folder, before it begins."""
 
 import filecmp
 from collections import defaultdict
@@ -21,7 +21,7 @@ from elmo.training.checkpoint import newest_checkpoint
 def check_run(
     config: TrainConfig, may_exist: bool, source: Description | None
 ) -> tuple[list[Path], list[Path], Description | None]:
-    """The training and held-out texts, and the model to start from, after all checks that are possible beforehand."""
+    """Makes all checks that are possible beforehand; returns both texts' files and the model to start from."""
     check_numbers(config)
     paths, heldout = (
         corpus.expand_patterns(config.train),
@@ -36,7 +36,7 @@ def check_run(
 
 
 def _check_files(paths: list[Path]) -> None:
-    """Refuses files of other kinds, and pipes, such as a shell's `<(command)`: they can be read only once."""
+    """Refuses files of other kinds, and pipes, such as a shell's `<(command)`, which can be read only once."""
     for path in paths:
         check_text(path)
         if path.exists() and not path.is_file():

@@ -22,11 +22,11 @@ from elmo.training.distributed import Fabric, gather, patient_group
 Counted = tuple[Vocabulary, CorpusCounts, dict[str, Any] | None]
 """The vocabulary, the corpus's counts and `initial.origin_of` (None without a model to start from)."""
 SESSIONS = "sessions.json"
-"""In a run's folder: the steps from which it had other settings, if it was resumed with them."""
+"""The file in a run's folder with the steps from which it had other settings, if it was resumed with them."""
 TEXT = "text"
-"""In a run's folder: the text as ids."""
+"""The folder in a run's folder with the text as ids."""
 WORTH_KEEPING = 10.0
-"""Seconds of reading a text from which a dry run keeps the ids."""
+"""A dry run keeps the ids of a text that takes at least as many seconds to read."""
 
 
 def count_corpus(
@@ -114,7 +114,7 @@ def _counted(
     keep: bool,
     quiet: bool,
 ) -> tuple[Ids, Counted]:
-    """`count_corpus` in the first process."""
+    """Does what `count_corpus` does, in the first process."""
     record, file = Path(config.output) / "corpus.json", Path(config.output) / "vocab.txt"
     origin, counts, vocabulary = None, None, None
     if record.exists():

@@ -16,7 +16,7 @@ from elmo.model.config import BiLMConfig
 
 
 def growth_obstacle(narrow: BiLMConfig, wide: BiLMConfig) -> str:
-    """Why a model of `narrow` cannot become one of `wide`, with the remedy; empty if it can."""
+    """Returns why a model of `narrow` cannot become one of `wide`, with the remedy, or an empty text if it can."""
     lstm = replace(wide.lstm, dim=narrow.lstm.dim, projection_dim=narrow.lstm.projection_dim)
     is_wider = wide.lstm.dim >= narrow.lstm.dim and wide.lstm.projection_dim >= narrow.lstm.projection_dim
     if replace(wide, lstm=lstm) != narrow or not is_wider:
@@ -41,7 +41,7 @@ def grow_into(bilm: BiLM, weights: Mapping[str, Tensor]) -> None:
     for name, wide in bilm.state_dict().items():
         narrow = weights[name].to(wide.dtype)
         if name.endswith((".weight_input", ".weight_state", ".bias")) and name.startswith("layers."):
-            # The four gates are stacked: each grows separately.
+            # The four gates are stacked, and each of them grows separately.
             wide, narrow = (t.view(2, 4, -1, *t.shape[2:]) for t in (wide, narrow))
         wide[tuple(slice(size) for size in narrow.shape[:-1])] = widen_last(narrow, wide.shape[-1])
 
@@ -56,5 +56,5 @@ def _identity(config: BiLMConfig) -> dict[str, Tensor]:
 
 
 def widen_last(narrow: Tensor, size: int) -> Tensor:
-    """`narrow`, with its last dimension zero-padded to `size`."""
+    """Pads the last dimension of `narrow` with zeros to `size`."""
     return torch.nn.functional.pad(narrow, (0, size - narrow.shape[-1]))

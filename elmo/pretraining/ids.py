@@ -1,11 +1,11 @@
-"""A text as ids: every distinct word once in a lexicon, and the text as the numbers of its words.
+"""Turns a text into ids: a lexicon has every distinct word once, and the text is the numbers of its words.
 
-It is tokenized once, by several processes, and kept in a folder that later runs on the same text open:
+The text is tokenized once, by several processes, and kept in a folder that later runs on the same text open:
 
-- `tokens.bin`: int32, the words of every sentence, then 0, which ends it: a place in it is a position of training
-- `paragraphs.npz`: of each paragraph the place where it ends, its characters, and whether a document starts with it
-- `words.txt`: the lexicon from id 2 on, a word a line as JSON; `counts.npy`: how often each occurs
-- `text.json`: which files and settings these are of; written last
+- `tokens.bin` (int32) has the words of every sentence, each followed by 0. A place in it is a position of training.
+- `paragraphs.npz` has the place where each paragraph ends, its characters, and whether a document starts with it.
+- `words.txt` has the lexicon from id 2 on, one word per line as JSON; `counts.npy` says how often each word occurs.
+- `text.json` names the files and settings of the text. It is written last.
 """
 
 import itertools
@@ -37,22 +37,22 @@ from elmo.text.tokenizer import TextConfig, Tokenizer, text_values
 from elmo.text.vocabulary import CorpusCounts, Vocabulary
 
 END, BEGIN = 0, 1
-"""Ids of `</S>` and `<S>`; a word of the text that is spelled like them has an id of its own."""
+"""The ids of `</S>` and `<S>`; a word of the text that is spelled like them has an id of its own."""
 FORMAT = 1
 PART_CHARACTERS = 500_000
-"""Text that a process tokenizes at once."""
+"""The characters of text that a process tokenizes at once."""
 WORTH_SHARING = 4 * PART_CHARACTERS
-"""Less is tokenized by this process alone: starting others takes a second."""
+"""This process tokenizes a shorter text alone, since starting others takes a second."""
 RECORD = "text.json"
 
 
 class Windows(NamedTuple):
-    """What both directions read and predict at places of the text, as ids of the lexicon."""
+    """The words that both directions read and predict at places of the text, as ids of the lexicon."""
 
     inputs: Int[np.ndarray, "2 ..."]
     targets: Int[np.ndarray, "2 ..."]
     starts: Bool[np.ndarray, "..."]
-    """Where a sentence begins."""
+    """A mask that is True where a sentence begins."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ class Ids:
 
     tokens: Int[np.ndarray, " N"]
     words: list[str]
-    """By id."""
+    """The words in the order of their ids."""
     counts: Int[np.ndarray, " W"]
-    """How often each word occurs; 0 of the marks."""
+    """How often each word occurs; 0 for the marks."""
     ends: Int[np.ndarray, " paragraphs"]
-    """Places after the last position of each paragraph."""
+    """The places after the last position of each paragraph."""
     characters: Int[np.ndarray, " paragraphs"]
     starts: Bool[np.ndarray, " paragraphs"]
     """Whether a document starts with the paragraph."""
@@ -82,24 +82,24 @@ class Ids:
         return np.flatnonzero(self.tokens == END)
 
     def ranked(self) -> list[tuple[str, int]]:
-        """Words and counts, the most frequent first."""
+        """Returns words and counts, the most frequent first."""
         counted = zip(self.words[2:], self.counts[2:].tolist(), strict=True)
         return sorted(counted, key=lambda item: (-item[1], item[0]))
 
     def totals(self) -> CorpusCounts:
-        """The totals; none is covered yet."""
+        """The totals of the text, before any vocabulary covers its words."""
         sentences, words = len(self.sentence_ends), len(self.words) - 2
         lengths = np.fromiter(map(len, self.words), np.int64, len(self.words))
         return CorpusCounts(len(self.tokens) - sentences, sentences, words, 0, int((lengths * self.counts).sum()))
 
     def of_vocabulary(self, vocabulary: Vocabulary) -> Int[np.ndarray, " W"]:
-        """The vocabulary's id of every word of the lexicon."""
+        """Returns the vocabulary's id of every word of the lexicon."""
         known = np.array(vocabulary.ids(self.words), np.int32)
         known[[END, BEGIN]] = vocabulary.ids((EOS, BOS))
         return known
 
     def mirrored(self, places: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
-        """Where the other direction is at these places: at a sentence's first place it predicts the last word.
+        """Returns the places that the other direction predicts: at a sentence's first place it is the last word.
 
         The end of a sentence stays where it is.
         """
@@ -109,7 +109,7 @@ class Ids:
         return np.where(places == end, end, begin + end - 1 - places)
 
     def windows(self, places: Int[np.ndarray, "..."]) -> Windows:
-        """What is read and predicted at `places`: forwards `<S> w1 .. wn`, backwards `</S> wn .. w1`."""
+        """Returns what is read and predicted at `places`: forwards `<S> w1 .. wn`, backwards `</S> wn .. w1`."""
         sentence = np.searchsorted(self.sentence_ends, places)
         starts = places == np.where(sentence > 0, self.sentence_ends[sentence - 1] + 1, 0)
         before = np.where(starts, places, places - 1)
@@ -120,16 +120,16 @@ class Ids:
         return Windows(inputs, targets, starts)
 
     def only(self, files: Sequence[int]) -> "Ids":
-        """The same text of some files only."""
+        """Returns the text of some files only."""
         chosen = {name: [getattr(self, name)[file] for file in files] for name in ("files", "sizes", "names")}
         return Ids(**{**{name: getattr(self, name) for name in self.__dataclass_fields__}, **chosen})
 
 
 def kept_ids(folder: Path, paths: Sequence[Path], text: TextConfig, any_version: bool = False) -> Ids | None:
-    """The ids in the folder; None if there are none, or those of another text.
+    """Opens the ids in the folder; returns None if there are none, or if they belong to another text.
 
-    `any_version`: also those of another version of a tokenizer: a resumed run reads what it has begun with. Raises
-    InputError if the folder is damaged.
+    With `any_version`, those of another version of a tokenizer are opened, too, since a resumed run reads what it has
+    begun with. Raises InputError if the folder is damaged.
     """
     try:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
@@ -162,7 +162,7 @@ def kept_ids(folder: Path, paths: Sequence[Path], text: TextConfig, any_version:
 
 
 def keep_ids(folder: Path, ids: Ids, paths: Sequence[Path], text: TextConfig) -> None:
-    """Writes the folder, for `kept_ids`; a process that is killed meanwhile leaves nothing that counts."""
+    """Writes the folder for `kept_ids`. A process that is killed before the end leaves nothing that would be opened."""
     with locked(folder / LOCK, wait=True):  # another run may do the same
         (folder / RECORD).unlink(missing_ok=True)
         with run_file(folder / "tokens.bin") as file:  # a run may have the former one open
@@ -178,12 +178,12 @@ def keep_ids(folder: Path, ids: Ids, paths: Sequence[Path], text: TextConfig) ->
 
 
 def _identity(paths: Sequence[Path], text: TextConfig) -> dict[str, Any]:
-    """What kept ids are of, except versions; a file that was moved is the same."""
+    """The files and settings of kept ids, without versions; a file that was moved is the same."""
     return {"format": FORMAT, "fingerprint": corpus.corpus_fingerprint(paths), "text": text_values(text)}
 
 
 def _versions(paths: Sequence[Path], text: TextConfig) -> dict[str, Any]:
-    """What else a tokenized text depends on: the tokenizer, and changes that `corpus.corpus_fingerprint` cannot see."""
+    """The versions that a tokenized text depends on: the tokenizer's, and times of change, which no fingerprint has."""
     packages = ["spacy"] * (text.tokens == "spacy") + ["pysbd"] * (text.sentences == "pysbd")
     versions = {"tokenizer": tokenizer.VERSION, "written": [path.stat().st_mtime_ns for path in paths]}
     for package in packages:
@@ -209,9 +209,9 @@ class _Part(NamedTuple):
 class _Tokenized(NamedTuple):
     words: list[str]
     tokens: Int[np.ndarray, " n"]
-    """Numbers of `words` + 1; 0 ends a sentence."""
+    """The numbers of `words` + 1; 0 ends a sentence."""
     lengths: Int[np.ndarray, " paragraphs"]
-    """Positions of each paragraph."""
+    """The number of positions of each paragraph."""
 
 
 def make_ids(
@@ -306,8 +306,8 @@ def _tokenized(paths: Sequence[Path], text: TextConfig) -> Iterator[tuple[_Part,
 
 
 def processes_are_forked() -> bool:
-    """Whether other processes are forked; Python 3.14 has another default on Linux, which runs a program without
-    `if __name__ == "__main__":` once more."""
+    """Returns whether other processes are forked. The default of Python 3.14 on Linux is another, which runs a program
+    without `if __name__ == "__main__":` once more."""
     return sys.platform == "linux" and multiprocessing.get_start_method(allow_none=True) != "spawn"
 
 

@@ -2,9 +2,9 @@
 
 `init_vocab` chooses the vocabulary:
 
-- "keep": the model's own, with its softmax
-- "replace": that of the new text; words that the model knows keep their rows of the softmax, other rows are new
-- "extend": the model's own, then the new words of the new text
+- "keep" takes the model's own, with its softmax.
+- "replace" takes that of the new text; words that the model knows keep their rows of the softmax, other rows are new.
+- "extend" takes the model's own, then the new words of the new text.
 
 A run may have more cells or a wider projection than the model (`growth`).
 """
@@ -30,7 +30,7 @@ CHOICES: tuple[InitVocab, ...] = get_args(InitVocab)
 
 
 def settings_of(found: Description) -> dict[str, Any]:
-    """The settings that a run takes from the model it starts from: `model` and, if known, `text`."""
+    """Returns the settings that a run takes from the model it starts from: `model` and, if known, `text`."""
     values = {"model": configs.to_dict(found.config)}
     return values if found.text is None else values | {"text": configs.to_dict(found.text)}
 
@@ -47,21 +47,21 @@ def check_source(found: Description, path: str, init_vocab: InitVocab, config: B
 
 
 def names_of(patterns: Sequence[str]) -> list[str]:
-    """File names for a card: without folders."""
+    """Returns file names for a card, without folders."""
     return [Path(pattern).name for pattern in patterns]
 
 
 def origin_of(
     found: Description, path: str, init_vocab: InitVocab, train: Sequence[str], fingerprint: str, config: BiLMConfig
 ) -> dict[str, Any]:
-    """What a model card says of the model that the run started from; `fingerprint` is that of the run's files.
+    """Returns the entry of a model card on the model that the run started from; `fingerprint` is that of its files.
 
-    `continues`: that model had read the same files and nothing else, so this run continues its pretraining.
-    `grown_from`: its sizes, if this run's `config` is wider.
+    `continues` says that the model had read the same files and nothing else, so this run continues its pretraining.
+    `grown_from` has the model's sizes, if this run's `config` is wider.
     """
     card = found.card
     words, before = card.get("words_read"), card.get("init_from")
-    read = card.get("fingerprint")  # older cards have none
+    read = card.get("fingerprint")  # older cards have no fingerprint
     is_same = corpus.is_fingerprint(read, fingerprint) if read is not None else card.get("train") == names_of(train)
     is_first = before is None or (isinstance(before, dict) and before.get("continues") is True)
     origin = {
@@ -77,7 +77,7 @@ def origin_of(
 
 
 def initial_vocabulary(own: Vocabulary | None, counted: Vocabulary, init_vocab: InitVocab) -> Vocabulary:
-    """The run's words, from the model's and the counted or given ones."""
+    """Returns the vocabulary of the run, from the model's and the counted or given one."""
     if own is None or init_vocab == "replace":
         return counted
     if init_vocab == "keep":

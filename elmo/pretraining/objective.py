@@ -1,4 +1,4 @@
-"""LanguageModel: a biLM with its softmax; the loss of a training window (Peters et al. 2018, sec. 3.1)."""
+"""The biLM with its softmax, and the loss of a training window (Peters et al. 2018, sec. 3.1)."""
 
 from dataclasses import dataclass
 
@@ -19,14 +19,14 @@ class ObjectiveConfig:
     """How the likelihood of both directions is maximised."""
 
     negatives: int = 4096
-    """Sampled words that a target is compared with; 0, or a smaller vocabulary, means the full softmax."""
+    """The number of sampled words to compare a target with; 0, or a smaller vocabulary, means the full softmax."""
     dropout: float = 0.1
-    """Dropout of the inputs of every LSTM layer and of the softmax."""
+    """The dropout of the inputs of every LSTM layer and of the softmax."""
     reset_probability: float = 0.5
     """How often the LSTM state is set to zero before a sentence. Without it, a sentence read alone starts from a state
     that the model has never seen."""
     loss_scale: float = 1.0
-    """Multiplies the loss before the gradient is clipped; the published models used the window's length."""
+    """The factor of the loss before the gradient is clipped; the published models used the window's length."""
 
 
 class LanguageModel(nn.Module):
@@ -52,7 +52,7 @@ class LanguageModel(nn.Module):
         state: LstmState,
         common: torch.Generator | None = None,
     ) -> tuple[Float[Tensor, ""], LstmState]:
-        """The scaled mean over both directions of `-log p(target)`, and the state after the window.
+        """Returns the scaled mean over both directions of `-log p(target)`, and the state after the window.
 
         The tensors are those of `LmBatch`; words may come in groups, as in `CharCnn.encode_groups`. `common` draws the
         negatives; None means torch's own generator.
@@ -80,7 +80,7 @@ def top_layer(
     state: LstmState,
     dropout: float = 0.0,
 ) -> tuple[Float[Tensor, "2 T B P"], LstmState]:
-    """What the softmax sees of a window: the top layer, each direction in its own reading order."""
+    """Returns the input of the softmax for a window: the top layer, each direction in its own reading order."""
     if isinstance(char_ids, list):
         assert isinstance(bilm.token_encoder, CharCnn)
         words = bilm.token_encoder.encode_groups(char_ids)
@@ -92,7 +92,7 @@ def top_layer(
 
 
 def muon_shapes(bilm: BiLM) -> dict[nn.Parameter, tuple[int, ...]]:
-    """The weights that Muon steps on, each with the shape `(..., M, N)` of its matrices: all but tables and biases.
+    """Returns the weights that Muon updates, all but tables and biases, each with the shape `(..., M, N)` of matrices.
 
     A character filter is a row. A highway is cut into four blocks of rows: the cost grows with the cube of the shorter
     side.

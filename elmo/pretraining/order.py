@@ -1,4 +1,4 @@
-"""The order in which training reads documents: that of the files, or a new one every epoch.
+"""Orders the documents that training reads: as the files have them, or anew every epoch.
 
 A document longer than `max_characters` is cut into pieces at line ends. An order depends on the files and `(seed,
 epoch)` alone.
@@ -14,13 +14,13 @@ from elmo.pretraining.ids import Ids
 T = TypeVar("T")
 
 MAX_CHARACTERS = 65_536
-"""Of a piece of a document."""
+"""The most characters of a piece of a document."""
 BUFFER_CHARACTERS = 16_000_000
-"""In the shuffle's buffer."""
+"""The characters in the buffer that shuffles."""
 OPEN_FILES = 16
-"""Read side by side when shuffling."""
+"""The number of files that are read side by side for shuffling."""
 ORDER = 3
-"""Version of the order: positions of different versions are not comparable."""
+"""The version of the order; positions of different versions are not comparable."""
 
 
 class Piece(NamedTuple):
@@ -38,12 +38,12 @@ class Piece(NamedTuple):
     """Whether it continues the document of the piece before it in the file."""
 
     def follows(self, other: "Piece | None") -> bool:
-        """Whether a reader that has just read `other` is still in the same document."""
+        """Returns whether a reader that has just read `other` is still in the same document."""
         return self.is_continuation and other is not None and (other.file, other.number) == (self.file, self.number - 1)
 
 
 def document_pieces(ids: Ids, max_characters: int = MAX_CHARACTERS) -> list[list[Piece]]:
-    """The documents of every file, in order; a paragraph is never cut."""
+    """Returns the documents of every file as pieces, in order; a paragraph is never cut."""
     found: list[list[Piece]] = []
     for file, (first, last) in enumerate(ids.files):
         ends, sizes, starts = (column[first:last].tolist() for column in (ids.ends, ids.characters, ids.starts))
@@ -70,7 +70,7 @@ def shuffled_pieces(
     epoch: int,
     buffer_characters: int = BUFFER_CHARACTERS,
 ) -> Iterator[Piece]:
-    """The pieces of all files, each once, in an order that depends only on them and `(seed, epoch)`.
+    """Yields the pieces of all files, each once, in an order that depends only on them and `(seed, epoch)`.
 
     Files, of about `sizes` characters, are read in random order, several side by side, each at a rate proportional to
     its size. So the kinds of text in a corpus are mixed evenly from beginning to end, whether their documents are long
@@ -110,7 +110,7 @@ def _interleaved(files: Sequence[Sequence[Piece]], sizes: Sequence[int], rng: ra
 
 def _pop(items: list[T], rng: random.Random) -> T:
     """Removes a random item; the last one takes its place."""
-    # Python guarantees the same numbers in every version only for random().
+    # Python guarantees the same numbers in every version only for `random()`.
     chosen = int(rng.random() * len(items))
     items[chosen], items[-1] = items[-1], items[chosen]
     return items.pop()

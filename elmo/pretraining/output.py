@@ -1,4 +1,4 @@
-"""What a run leaves behind: the model's folder, with a card that says how it was made."""
+"""Writes the model of a run, with a card that says how it was made, and reads what a run has written."""
 
 import json
 from datetime import UTC, datetime
@@ -42,12 +42,12 @@ def write_model(
 
 
 def _words_read(words: int, origin: dict[str, Any] | None) -> int:
-    """Words of this text, plus what the first model has read of it if the run continues that."""
+    """The number of words of this text that were read, those by the first model included if the run continues it."""
     return words + (origin["words_read"] if origin is not None and origin["continues"] else 0)
 
 
 def is_exported(config: TrainConfig, words: int, origin: dict[str, Any] | None) -> bool:
-    """Whether the folder's model has read `words` of the run's text, was measured on this held-out text, and is
+    """Returns whether the folder's model has read `words` of the run's text, was measured on this held-out text, and is
     stored as the settings say.
     """
     path = Path(config.output) / "model"
@@ -68,13 +68,13 @@ def is_recorded(folder: Path, numbers: dict[str, Any]) -> bool:
 
 
 def perplexities_in(model: Path) -> str:
-    """Those in the model's card, of each state policy."""
+    """Returns the perplexities in the model's card, of each state policy."""
     measured = native.describe(model).card["perplexity"]
     found = ", ".join(f"{numbers['mean']:,.1f} (state {policy})" for policy, numbers in measured.items())
     return found or "not measured: give held-out text, --heldout"
 
 
 def other_file(model: Path) -> str | None:
-    """The name of something in the model's folder that is not the model's; the folder is then not replaced."""
+    """Returns the name of a file in the model's folder that is not the model's; such a folder is not replaced."""
     names = sorted(path.name for path in model.iterdir()) if model.is_dir() else []
     return next((name for name in names if name not in native.FILES), None)

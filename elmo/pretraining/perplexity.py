@@ -1,8 +1,8 @@
-"""Perplexity under the full softmax, forward and backward, with and without unknown words.
+"""Measures perplexity under the full softmax, forward and backward, with and without unknown words.
 
-`exp(-mean log p(target))` over the words and the sentence ends of a text (forward `</S>`, backward `<S>`). The paper
-reports the mean of both directions (39.7, sec. 3.4). A small vocabulary flatters: compare only numbers with the same
-vocabulary file.
+It is `exp(-mean log p(target))` over the words and the sentence ends of a text (forward `</S>`, backward `<S>`). The
+paper reports the mean of both directions (39.7, sec. 3.4). A smaller vocabulary gives lower numbers, so compare only
+numbers with the same vocabulary file.
 """
 
 import math
@@ -31,17 +31,17 @@ from elmo.types import LmBatch
 
 STREAMS = 16
 WINDOW = 50
-DOCUMENT_CHARACTERS = 16_384  # short pieces, so that all streams end together
+DOCUMENT_CHARACTERS = 16_384  # pieces are short, so that all streams end together
 MOST_OF_A_STREAM = 12_500
-"""Positions of a stream's pieces that it may not have read when the others have: about two pieces."""
+"""The most positions that a stream may still have to read when the others are at their end: about two pieces."""
 
 Policy = Literal["carry", "reset"]
-"""`carry`: the LSTM state is carried between sentences, as in the paper; `reset`: every sentence starts from zero."""
+"""With `carry`, the LSTM state is carried between sentences, as in the paper; with `reset`, each starts from zero."""
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 
 def perplexity_of(loss: float) -> float:
-    """Of a mean loss in nats; infinite if the network has diverged."""
+    """Returns the perplexity of a mean loss in nats; it is infinite if the network has diverged."""
     try:
         return math.exp(loss)
     except OverflowError:
@@ -54,20 +54,20 @@ class Perplexity:
 
     tokens: int
     unknown: tuple[int, int]
-    """Targets that are not in the vocabulary."""
+    """The numbers of targets that are not in the vocabulary."""
     log_probability: tuple[float, float]
-    """Of all targets; unknown words count as `<UNK>`."""
+    """The log-probabilities of all targets; unknown words count as `<UNK>`."""
     log_probability_known: tuple[float, float]
-    """Of targets in the vocabulary."""
+    """The log-probabilities of the targets in the vocabulary."""
 
     def perplexity(self, direction: int, known: bool = False) -> float:
-        """Of one direction; `known` excludes unknown words."""
+        """Returns the perplexity of one direction; `known` excludes unknown words."""
         tokens = self.tokens - self.unknown[direction] if known else self.tokens
         total = self.log_probability_known if known else self.log_probability
         return perplexity_of(-total[direction] / tokens) if tokens else math.nan
 
     def summary(self) -> dict[str, Any]:
-        """The numbers to report."""
+        """Returns the numbers to report."""
         both = [self.perplexity(d) for d in range(2)]
         known = [self.perplexity(d, known=True) for d in range(2)]
         return {
@@ -91,19 +91,19 @@ class HeldOut:
     vocabulary: Vocabulary
     max_characters: int = 50
     max_words: int | None = None
-    """Reads about this many words, at least one window: 16 streams read the beginnings of the first pieces."""
+    """About how many words are read, at least a window; 16 streams read the beginnings of the first pieces."""
     reads_words: bool = False
     reading: Callable[[int, int], object] | None = field(default=None, compare=False)
     """It is told the bytes that are tokenized, and their total."""
 
     @cached_property
     def ids(self) -> Ids:
-        """The text, or what `max_words` need of it; read once."""
+        """Returns the text, or the part of it that `max_words` need. It is read once."""
         most = None if self.max_words is None else self.max_words + STREAMS * MOST_OF_A_STREAM
         return make_ids(self.paths, self.text, self.reading, most)
 
     def windows(self, rank: int = 0, world: int = 1) -> tuple[Iterator[LmBatch], int]:
-        """The windows of one process, and how many streams they have."""
+        """Returns the windows of one process, and the number of their streams."""
         streams = max(1, STREAMS // world) * world
         config = ReaderConfig(
             streams, WINDOW, 0, False, 1, self.max_characters, rank, world,
@@ -157,7 +157,7 @@ def sum_losses(
 def _window_sums(
     softmax: LmHead | PackedSoftmax, hidden: Float[Tensor, "2 T K P"], targets: Int[Tensor, "2 T B"], unknown: int
 ) -> Tensor:
-    """A window's part of `sum_losses`; K are the streams under the first policy, then under the second."""
+    """The part of a window in `sum_losses`; K are the streams under the first policy, then under the second."""
     sums = torch.zeros(len(POLICIES), 2, 4, dtype=torch.float64, device="cpu")
 
     def direction(d: int) -> None:
@@ -197,7 +197,7 @@ def check_softmax(model: Model) -> None:
 
 
 def softmax_of(model: Model) -> tuple[Vocabulary, LmHead]:
-    """The vocabulary and the softmax of a stored model. Raises InputError if it has none."""
+    """Returns the vocabulary and the softmax of a stored model. Raises InputError if it has none."""
     check_softmax(model)
     assert model.vocabulary is not None
     assert model.lm_head is not None
@@ -214,9 +214,10 @@ def perplexity_report(
     progress: Callable[[int, int], object] | None = None,
     reading: Callable[[int, int], object] | None = None,
 ) -> dict[str, Any]:
-    """`elmo perplexity`: the numbers of a stored model under both state policies, with its vocabulary's identity.
+    """Returns the numbers of a stored model under both state policies, with the identity of its vocabulary.
 
-    `reading` is told the bytes that are tokenized, then `progress` the words that are measured; both with a total.
+    This is the work of `elmo perplexity`. `reading` is called with the bytes that are tokenized, then `progress` with
+    the words that are measured; both also get the total.
     """
     if max_words is not None and max_words < 1:
         raise InputError(f"max_words is {max_words}; at least 1 is expected")

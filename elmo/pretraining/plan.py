@@ -1,4 +1,4 @@
-"""How long a run is: the number of its steps, counted before it begins."""
+"""Counts the steps of a run before it begins."""
 
 import math
 from collections.abc import Iterator
@@ -10,11 +10,11 @@ from elmo.text.vocabulary import CorpusCounts
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What a run will do: counted, not configured."""
+    """The size of a run, which is counted and not configured."""
 
     counts: CorpusCounts
     words: int
-    """Positions per epoch: tokens and sentence ends."""
+    """The positions per epoch: tokens and sentence ends."""
     words_a_step: int
     steps: int
 
@@ -33,7 +33,7 @@ def make_plan(config: TrainConfig, counts: CorpusCounts) -> RunPlan:
 
 
 def remarks(plan: RunPlan, config: TrainConfig) -> Iterator[str]:
-    """What is said before a run that cannot become anything: too little text, or a rate that never reaches its peak."""
+    """Yields warnings before a run that cannot succeed: it has too little text, or its rate never reaches the peak."""
     if plan.words < plan.words_a_step:
         yield (
             f"the text has {plan.words:,} words and sentence ends, fewer than the {plan.words_a_step:,} of one step; a"

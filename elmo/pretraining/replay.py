@@ -1,7 +1,7 @@
-"""Training steps that a CUDA graph replays: what changes from step to step is the places in the text and the rate.
+"""Replays training steps with a CUDA graph: only the places in the text and the rate change from step to step.
 
-Forward and backward pass, clipping and the optimizer are captured once (`elmo.ops.captured`), with the window's
-text looked up on the GPU (`elmo.pretraining.resident`).
+Forward and backward pass, clipping and the optimizer are captured once (`elmo.ops.captured`), with the text of the
+window looked up on the GPU (`elmo.pretraining.resident`).
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from elmo.types import LmBatch, LstmState
 
 
 def can_replay(model: LanguageModel, device: torch.device) -> bool:
-    """Whether the kernels of a captured step work here for such a network."""
+    """Returns whether the kernels of a captured step work here for such a network."""
     sampled = 0 < model.objective.negatives < len(model.lm_head.bias)
     fits = not sampled or model.objective.negatives <= ops.WIDEST_ROW
     return fits and ops.has_kernels(torch.zeros(1, device=device))
@@ -63,18 +63,18 @@ class Replay:
         self._number = torch.zeros((), dtype=torch.long, device=device)
         self._failed = torch.full((), -1, dtype=torch.long, device=device)
         self.distinct = [0] * len(self._text.characters)
-        """The most distinct words of a window so far, of each group of words."""
+        """The most distinct words of a window so far, for each group of words."""
         self.slots: list[int] = []
-        """Room for them."""
+        """The numbers of slots for them."""
         self._replay: ops.Launch | None = None
 
     def step(self, number: int, rate: float) -> tuple[Tensor, Tensor]:
-        """See `Stepper`. Returns before the GPU has done it."""
+        """Makes a step, as `Stepper` describes; returns before the GPU has done it."""
         window = self._reader.places()
         found = self._text.distinct(self._ids.windows(window.places).inputs)
         self.distinct = [max(pair) for pair in zip(self.distinct, found, strict=True)]
         fits = all(count <= room for count, room in zip(found, self.slots, strict=False))
-        if self._replay is not None and not fits:  # as much work again as two steps
+        if self._replay is not None and not fits:  # a capture takes as much work as two steps
             self._replay = None
         self._fill(window, number, rate)
         if self._replay is None:
@@ -84,38 +84,38 @@ class Replay:
         return self._loss.clone(), self._norm.clone()
 
     def check(self) -> None:
-        """See `Stepper`; waits for the GPU."""
+        """Checks the steps, as `Stepper` describes; waits for the GPU."""
         failed = int(self._failed)
         if failed >= 0:
             raise TrainingError(f"step {failed + 1}: the loss or a gradient is not finite")
 
     def position(self) -> dict[str, Any]:
-        """See `Stepper`."""
+        """Returns the position, as `Stepper` describes."""
         return self._reader.position()
 
     def _fill(self, window: Places, number: int, rate: float) -> None:
         """Sends what a step depends on, in order with the steps before it."""
         for target, source in ((self._places, window.places), (self._keep, window.keep)):
             tensor = torch.from_numpy(source)
-            # Pinned memory, which torch keeps until it has been copied: the CPU goes on meanwhile.
+            # torch keeps pinned memory until it has been copied, so the CPU does not wait.
             target.copy_(tensor.pin_memory() if target.is_cuda else tensor, non_blocking=True)
         self._rate.fill_(rate)
         self._number.fill_(number)
 
     def _captured(self) -> ops.Launch:
-        self._replay = None  # frees the memory of the former one
+        self._replay = None  # frees the memory of the former graph
         self.slots = self._text.slots(self.distinct, self._places.numel())
         return ops.capture(self._whole, self._rate.device, self._state)
 
     def _state(self) -> Iterator[Tensor]:
-        """All tensors that a step changes, but those that `_fill` sets."""
+        """All tensors that a step changes, without those that `_fill` sets."""
         yield from self._model.parameters()
         for values in self._training.optimizer.state.values():
             yield from (value for value in values.values() if isinstance(value, Tensor))
         yield from (*self.carried, self._loss, self._norm, self._failed)
 
     def _whole(self) -> None:
-        """One step, as `elmo.training.loop.train_step` takes it."""
+        """Makes one step, as `elmo.training.loop.train_step` does."""
         training, model = self._training, self._model
         with ops.sorted_sums(self._deterministic):
             window = self._text.window(self._places, self._keep, self.slots)

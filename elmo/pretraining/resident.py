@@ -1,8 +1,7 @@
-"""A text in a GPU's memory: windows are looked up there, by their places in the text.
+"""Keeps a text in the memory of a GPU, where windows are looked up by their places in the text.
 
-Words are numbered anew, by length: most are short, and the characters of a group of words are only as many as its
-longest word has. The distinct words of a window fill a fixed number of slots in each group, since a CUDA graph cannot
-have as many as there are.
+Words are numbered anew by length. Most are short, and a group of words has only the characters of its longest word. The
+distinct words of a window fill a fixed number of slots in each group, since a CUDA graph has fixed shapes.
 """
 
 from dataclasses import dataclass
@@ -18,15 +17,15 @@ from elmo.text.characters import PADDING, encode_words
 from elmo.text.vocabulary import Vocabulary
 
 SHORT = 14
-"""Characters of a short word, marks included, if there are longer ones."""
+"""The most characters of a short word, marks included."""
 AT_ONCE = 2**24
-"""Positions, or characters, that are prepared together."""
+"""The most positions, or characters, that are prepared together."""
 SPARE, STEP = 1.15, 64
-"""Slots for distinct words: more than the first windows had by this factor, rounded up to such a multiple."""
+"""The slots for distinct words are those of the first windows times `SPARE`, rounded up to a multiple of `STEP`."""
 
 
 class Window(NamedTuple):
-    """The tensors of `LmBatch`, but words in groups."""
+    """The tensors of `LmBatch`, but with words in groups."""
 
     groups: list[Tensor]
     inputs: Int[Tensor, "2 B T"]
@@ -40,13 +39,13 @@ class ResidentText:
     """The text on a device; word ids are those of `Ids` in the order of `number`."""
 
     forward: Int[Tensor, " N"]
-    """As `Ids.tokens`."""
+    """The text, as in `Ids.tokens`."""
     backward: Int[Tensor, " N"]
-    """The same with the words of each sentence in reverse."""
+    """The text with the words of each sentence in reverse."""
     known: Int[Tensor, " W"]
     """The vocabulary's id of every word."""
     characters: list[Tensor]
-    """Of the words of each group, `(w, c)`."""
+    """The characters of the words of each group, `(w, c)`."""
     number: Int[np.ndarray, " W"]
     """The new id of every word of the lexicon."""
 
@@ -61,22 +60,22 @@ class ResidentText:
         return int(self.number[END])
 
     def group_sizes(self) -> list[int]:
-        """Words of each group."""
+        """The number of words of each group."""
         return [len(group) for group in self.characters]
 
     def distinct(self, words: Int[np.ndarray, "..."]) -> list[int]:
-        """How many distinct words of each group there are among ids of the lexicon."""
+        """Returns how many distinct words of each group there are among ids of the lexicon."""
         there = np.zeros(len(self.number), np.bool_)
         there[self.number[words]] = True
         return [int(part.sum()) for part in np.split(there, np.cumsum(self.group_sizes())[:-1])]
 
     def slots(self, distinct: list[int], positions: int) -> list[int]:
-        """How many distinct words to make room for, of each group, having seen windows with at most `distinct`."""
+        """Returns the number of slots for each group, given the most `distinct` words that windows had so far."""
         wanted = [-(-int(SPARE * count + 1) // STEP) * STEP for count in distinct]
         return [min(count, size, 2 * positions) for count, size in zip(wanted, self.group_sizes(), strict=True)]
 
     def window(self, places: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"], slots: list[int]) -> Window:
-        """The window at these places of the text; a word beyond the slots of its group is read as another one."""
+        """Returns the window at these places of the text; a word beyond the slots of its group becomes another one."""
         before = (places - 1).clamp(min=0)
         starts = (places == 0) | (self.forward[before] == self.end)
         inputs = torch.stack(

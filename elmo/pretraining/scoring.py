@@ -1,7 +1,7 @@
-"""What a language model with its softmax says about single tokens: their probability, and likely substitutes.
+"""Scores single tokens by a language model with its softmax, and finds likely substitutes for them.
 
-- `score`: `log p` of every token given the words before it (forward) and given those after it (backward)
-- `substitutes`: the most probable words at a position
+- `score` gives `log p` of every token given the words before it (forward) and given those after it (backward).
+- `substitutes` gives the most probable words at a position.
 
 Every sentence starts from the zero state. Scores are those of the full softmax over the vocabulary. Substitutes are
 known words, and their probabilities are shares among these: `<UNK>` stands for thousands of words at once.
@@ -31,9 +31,9 @@ from elmo.text.normalization import respell_before, respell_function
 Side = Literal["both", "forward", "backward"]
 """The words before the position, those after it, or both: the product of their distributions, divided by the prior."""
 BATCH_TOKENS = 2048
-"""Tokens of a batch, padding included."""
+"""The most tokens of a batch, padding included."""
 STEPS, WORDS, SOFTMAX_ROWS = 256, 1024, 512
-"""Of a step of long work: tokens of a sentence, words to encode, tokens whose words are predicted."""
+"""The size of a step of long work: tokens of a sentence, words to encode, and tokens whose words are predicted."""
 PRIOR = 1.0
 """The exponent of the prior that is taken out of the product of both directions; measured in docs/serving.md."""
 
@@ -44,15 +44,15 @@ class Scores:
 
     tokens: tuple[str, ...]
     forward: Float[np.ndarray, " T"]
-    """Log-probability of every token given the tokens before it."""
+    """The log-probability of every token given the tokens before it."""
     backward: Float[np.ndarray, " T"]
-    """Log-probability of every token given the tokens after it."""
+    """The log-probability of every token given the tokens after it."""
     known: Bool[np.ndarray, " T"]
     """Whether a token is in the vocabulary."""
     end: float
-    """Log-probability that the sentence ends here, given all tokens (forward)."""
+    """The log-probability that the sentence ends here, given all tokens (forward)."""
     begin: float
-    """Log-probability that it begins here, given all tokens (backward)."""
+    """The log-probability that it begins here, given all tokens (backward)."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ class Substitute:
 
     word: str
     log_probability: float
-    """Given the requested side, among the known words."""
+    """The log-probability given the requested side, among the known words."""
     forward: float
-    """Given the tokens before it, among all words, `<UNK>` included, as in `Scores`."""
+    """The log-probability given the tokens before it, among all words, `<UNK>` included, as in `Scores`."""
     backward: float
-    """The same given the tokens after it."""
+    """The log-probability given the tokens after it, among all words."""
 
 
 class Scorer:
@@ -94,7 +94,7 @@ class Scorer:
         self._between = between or (lambda: None)
 
     def score(self, sentences: Iterable[Sequence[str]]) -> Iterator[Scores]:
-        """The scores of every sentence, in order, for any number of sentences.
+        """Yields the scores of every sentence, in order, for any number of sentences.
 
         Raises InputError for a string instead of a list of tokens.
         """
@@ -114,7 +114,7 @@ class Scorer:
             yield from self._score(batch)
 
     def substitutes(self, sentence: Sequence[str], position: int, k: int = 10, side: Side = "both") -> list[Substitute]:
-        """The `k` most probable words at token `position` (from 0), best first, among the known words.
+        """Returns the `k` most probable words at token `position` (from 0), best first, among the known words.
 
         Raises InputError if there is no such token.
         """
@@ -126,7 +126,7 @@ class Scorer:
     def substitutes_at(
         self, sentence: Sequence[str], positions: Iterable[int], k: int = 10, side: Side = "both"
     ) -> list[list[Substitute]]:
-        """`substitutes` at several positions of a sentence that is read once."""
+        """Yields `substitutes` at several positions of a sentence, which is read once."""
         if side not in get_args(Side):
             raise InputError(f"side is {side!r}; one of {', '.join(get_args(Side))} is expected")
         if k < 1:
@@ -136,7 +136,7 @@ class Scorer:
 
     @torch.inference_mode()
     def distributions(self, sentence: Sequence[str], positions: Iterable[int]) -> Iterator[Float[Tensor, "2 V"]]:
-        """The log-probabilities of all words at each position, given the tokens before it and those after it."""
+        """Yields the log-probabilities of all words at each position, given the tokens before it and after it."""
         check_tokens([sentence])
         forward, backward = self._top([list(sentence)])  # each 1 T+1 P
         for position in positions:
@@ -151,7 +151,7 @@ class Scorer:
         return [Substitute(words[i], float(scores[i]), float(each[0, i]), float(each[1, i])) for i in best]
 
     def _prior(self) -> Float[Tensor, " V"]:
-        """What both directions know of a word without the sentence, which counts twice in their product, as a log."""
+        """The log-prior of words, which both directions know without the sentence, so their product has it twice."""
         return PRIOR * log_uniform(len(self.vocabulary)).to(self._device).double().log()
 
     @torch.inference_mode()
@@ -179,7 +179,7 @@ class Scorer:
 
     @torch.inference_mode()
     def _top(self, sentences: Sequence[Sequence[str]]) -> tuple[Float[Tensor, "B t P"], Float[Tensor, "B t P"]]:
-        """What the softmax sees: forward at `<S>` and all tokens, backward at all tokens and `</S>`, padded.
+        """The inputs of the softmax: forward at `<S>` and all tokens, backward at all tokens and `</S>`, padded.
 
         Both directions read some steps at a time, from the state after the steps before.
         """
@@ -199,7 +199,7 @@ class Scorer:
             outputs, state = self._bilm.read(vectors[same], state, same=same)
             parts.append(outputs[-1])
         forward, backward = torch.cat(parts, dim=1).transpose(1, 2)  # B t P
-        first = nn.functional.pad(backward, (0, 0, 0, 1))  # as wide as the places
+        first = nn.functional.pad(backward, (0, 0, 0, 1))  # it becomes as wide as the places
         return forward, reorder(first, turned)[:, 1:]
 
     def _encoded(self, words: list[str]) -> Float[Tensor, "W P"]:
@@ -214,12 +214,12 @@ class Scorer:
 
 
 def score(model: Model, sentences: Iterable[Sequence[str]]) -> Iterator[Scores]:
-    """`Scorer.score` for a model that is used once."""
+    """Yields the scores of `Scorer.score`, for a model that is used once."""
     return Scorer(model).score(sentences)
 
 
 def substitutes(
     model: Model, sentence: Sequence[str], position: int, k: int = 10, side: Side = "both"
 ) -> list[Substitute]:
-    """`Scorer.substitutes` for a model that is used once."""
+    """Returns the words of `Scorer.substitutes`, for a model that is used once."""
     return Scorer(model).substitutes(sentence, position, k, side)

@@ -1,4 +1,4 @@
-"""The settings of `elmo train`: their checks, and which of them a resumed run keeps."""
+"""The settings of `elmo train`, with their checks, and which of them a resumed run keeps."""
 
 import json
 import math
@@ -29,7 +29,7 @@ SMALL = BiLMConfig(
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Everything about a run. Texts are files or patterns; `.gz` and `.xz` are decompressed."""
+    """All settings of a run. Texts are files or patterns; `.gz` and `.xz` are decompressed."""
 
     train: tuple[str, ...]
     output: str
@@ -37,7 +37,7 @@ class TrainConfig:
     init_from: str | None = None
     """A model whose weights the run starts from; `model` is then its configuration."""
     init_vocab: InitVocab = "keep"
-    """With `init_from`: whether the model's vocabulary is kept, replaced or extended; see `initial`."""
+    """Whether the vocabulary of the model `init_from` is kept, replaced or extended; see `initial`."""
     vocab: str | None = None
     """A vocabulary file; by default the vocabulary is counted from the training text."""
     vocab_size: int = 50_000
@@ -48,16 +48,16 @@ class TrainConfig:
     optim: OptimConfig = field(default_factory=OptimConfig)
     loop: LoopConfig = field(default_factory=LoopConfig)
     streams: int = 64
-    """Parallel streams of text, over all processes: the batch."""
+    """The number of parallel streams of text, over all processes, which is the size of the batch."""
     shares: int = 1
-    """Parts of the text, each with its own streams: a process opens only the files of its shares."""
+    """The number of parts of the text, each with its own streams; a process opens only the files of its shares."""
     window: int = 20
-    """Tokens of backpropagation through time; the state is carried to the next window."""
+    """The tokens of backpropagation through time; the state is carried to the next window."""
     epochs: float = 1.0
     max_words: int | None = None
-    """Stops after this many words (including sentence ends) if that is before `epochs`."""
+    """The number of words (sentence ends included) after which training stops, if that is before `epochs`."""
     evaluate_words: int | None = 20_000
-    """Held-out words for perplexities during training; null for all."""
+    """The number of held-out words for perplexities during training; null means all."""
     seed: int = 1
     ids: str | None = None
     """A folder for the text as ids, which runs on the same text may share; by default `text` in the run's folder."""
@@ -66,7 +66,7 @@ class TrainConfig:
     """Whether to compile the LSTM's steps, given a C compiler: faster on a CPU, with different last bits. A run records
     what it did and keeps to it."""
     store: native.Store = "float32"
-    """How the model's weights are stored; checkpoints are always exact."""
+    """The type in which the model's weights are stored; checkpoints are always exact."""
     replayed: bool = True
     """Whether one GPU repeats its step as a CUDA graph, given Triton: several times faster, with other last bits."""
     deterministic: bool = False
@@ -75,13 +75,13 @@ class TrainConfig:
     devices: int = 1
     nodes: int = 1
     wait_minutes: float = 30.0
-    """How long a process waits for another; a day while words are counted."""
+    """The minutes that a process waits for another; while words are counted it is a day."""
     prefetch: bool = True
-    """Prepare batches in another process."""
+    """Whether batches are prepared in another process."""
 
 
 MOST_EPOCHS = 1_000_000
-"""More is a mistake, and a nearly infinite number has no number of steps."""
+"""The most epochs; more is a mistake, and a nearly infinite number gives no number of steps."""
 MAY_CHANGE = {
     "output",
     "train",
@@ -103,16 +103,16 @@ MAY_CHANGE = {
     "wait_minutes",
     "prefetch",
 }
-"""What a resumed run may change: nothing that affects the order of the data or the content of a checkpoint.
+"""The settings that a resumed run may change; they affect neither the order of data nor the content of checkpoints.
 
 The training files may have moved: their fingerprint shows that they are the same.
 """
 FOR_WEIGHTS = ("epochs", "max_words", "optim", "precision")
-"""Of these, what the weights depend on."""
+"""Those of these settings that the weights depend on."""
 
 
 def check_numbers(config: TrainConfig) -> None:
-    """Refuses settings of the right type but a senseless value, before anything is counted or written."""
+    """Refuses settings of the right type with a senseless value, before anything is counted or written."""
     loop, optim, objective = config.loop, config.optim, config.objective
     characters = config.model.char_cnn
     if characters is None:
@@ -156,7 +156,7 @@ def check_numbers(config: TrainConfig) -> None:
 
 
 def read_record(record: Path) -> TrainConfig:
-    """The configuration of a run, from its `train.json`."""
+    """Reads the configuration of a run from its `train.json`."""
     try:
         return configs.from_dict(TrainConfig, json.loads(record.read_text(encoding="utf-8")))
     except ValueError as error:
@@ -179,6 +179,6 @@ def on_its_base(given: Mapping[str, Any], record: Path | None) -> tuple[dict[str
 
 
 def fixed_settings(config: TrainConfig) -> dict[str, Any]:
-    """The settings that a resumed run must not change."""
+    """Returns the settings that a resumed run must not change."""
     whole = {key: value for key, value in configs.to_dict(config).items() if key not in MAY_CHANGE}
     return whole | {"optim.name": config.optim.name, "loop.accumulate": config.loop.accumulate}

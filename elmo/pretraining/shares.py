@@ -1,4 +1,4 @@
-"""A corpus in shares: as many groups of streams, each with its own files, so a process reads only its own.
+"""Divides a corpus into shares, groups of streams with files of their own, so that a process reads only its files.
 
 Which files a group reads depends on their sizes and the number of shares, not on the processes.
 """
@@ -20,7 +20,7 @@ from elmo.training.sharding import own_range
 from elmo.types import LmBatch
 
 UNEVEN = 1.1
-"""Largest allowed ratio of the largest share to the smallest."""
+"""The largest allowed ratio of the largest share to the smallest."""
 
 
 def check_shares(paths: Sequence[Path], streams: int, shares: int, world: int) -> None:
@@ -42,7 +42,7 @@ def check_shares(paths: Sequence[Path], streams: int, shares: int, world: int) -
 
 
 def deal_files(sizes: Sequence[int], shares: int) -> list[list[int]]:
-    """The numbers of the files in `shares` parts of about the same size, each in order: the largest are dealt first."""
+    """Deals files, the largest first, to `shares` parts of about the same size; returns their numbers, in order."""
     lightest = [(0, share) for share in range(shares)]
     chosen: list[list[int]] = [[] for _ in range(shares)]
     for number in sorted(range(len(sizes)), key=lambda number: (-sizes[number], number)):
@@ -53,7 +53,7 @@ def deal_files(sizes: Sequence[int], shares: int) -> list[list[int]]:
 
 
 def own_shares(rank: int, world: int, shares: int) -> list[tuple[int, int, int]]:
-    """The shares that process `rank` of `world` reads: (share, rank among its readers, number of readers)."""
+    """Returns the shares that process `rank` of `world` reads: (share, rank among its readers, number of readers)."""
     if shares >= world:
         return [(share, 0, 1) for share in own_range(shares, rank, world)]
     together = world // shares
@@ -61,7 +61,7 @@ def own_shares(rank: int, world: int, shares: int) -> list[tuple[int, int, int]]
 
 
 class SharedReader:
-    """Like `LmReader`; `position` has those of its shares in `shares`."""
+    """Reads shares as `LmReader` reads a text; `position` has those of its shares in `shares`."""
 
     def __init__(
         self, ids: Ids, vocabulary: Vocabulary, config: ReaderConfig, position: dict[str, Any] | None = None
@@ -86,15 +86,15 @@ class SharedReader:
         return self.batch(window, self.position())
 
     def places(self) -> Places:
-        """As `LmReader.places`."""
+        """Returns what `LmReader.places` returns."""
         return Places(*(np.concatenate(parts) for parts in zip(*(r.places() for r in self._readers), strict=True)))
 
     def batch(self, window: Places, position: dict[str, Any]) -> LmBatch:
-        """As `LmReader.batch`: all shares have the same lexicon."""
+        """Returns what `LmReader.batch` returns; all shares have the same lexicon."""
         return self._readers[0].batch(window, position)
 
     def position(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """The positions of all shares, as plain JSON values."""
         places = [reader.position() for reader in self._readers]
         return {
             "shares": [{"share": share} | place for (share, *_), place in zip(self._own, places, strict=True)],

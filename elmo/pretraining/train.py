@@ -1,4 +1,4 @@
-"""`elmo train`: plain text -> a pretrained biLM, in one folder.
+"""Does the work of `elmo train`: pretrains a biLM on plain text, in one folder.
 
 The folder holds `model/`, which `elmo.load` opens, and the record of how it was made: `train.json` (the configuration),
 `corpus.json` and `vocab.txt` (what was counted), `text/` (the text as ids), `metrics.jsonl`, `tensorboard/`,
@@ -50,7 +50,7 @@ from elmo.training.stopping import RunStopped
 from elmo.types import LmBatch, LstmState
 
 PIECES = 8
-"""Per stream and epoch of a small corpus, if its lines are short enough."""
+"""The pieces per stream and epoch of a small corpus, if its lines are short enough."""
 
 
 def pretrain(
@@ -75,7 +75,7 @@ def pretrain(
     try:
         paths, heldout, source = check_run(config, resume or dry_run, source)
     except (InputError, OSError) as error:
-        if not is_one_of_several():  # the others must learn of it
+        if not is_one_of_several():  # otherwise the other processes must learn of it
             raise
         problem = error
     fabric = launch(config.accelerator, devices, nodes, config.precision, config.wait_minutes)
@@ -100,20 +100,20 @@ def _leave_group() -> None:
 
 @dataclass(frozen=True)
 class _Run:
-    """A run that is ready: what it trains, and on what."""
+    """A run that is ready, with its network, its texts and its steps."""
 
     config: TrainConfig
     fingerprints: Mapping[str, str]
-    """Those of the texts `train` and `heldout`."""
+    """The fingerprints of the texts `train` and `heldout`."""
     plan: RunPlan
     vocabulary: Vocabulary
     origin: dict[str, Any] | None
-    """What a card says of the model that the run started from."""
+    """The entry of the card on the model that the run started from."""
     language_model: LanguageModel
     training: Training[LmBatch]
     steps: Stepper
     batches: Iterator[LmBatch] | None
-    """Where `steps` come from, to be closed; None if a CUDA graph makes them."""
+    """The batches of `steps`, which must be closed; None if a CUDA graph makes the steps."""
     begin: RankProgress
     heldout: HeldOut
 
@@ -132,7 +132,7 @@ class _Run:
         return self.training.fabric.broadcast(self.writes and is_exported(self.config, words, self.origin))
 
     def closing(self) -> AbstractContextManager[Any]:
-        """Closes what reads the text ahead."""
+        """Closes the process that reads the text ahead."""
         return nullcontext() if self.batches is None else closing(self.batches)
 
 
@@ -253,7 +253,7 @@ def _evaluate(run: _Run, step: int) -> dict[str, Any]:
     means = {f"the perplexity ({policy})": summary["mean"] for policy, summary in summaries.items()}
     check_finite(run.language_model, means, f"after step {step}")
     model = run.folder / "model"
-    if run.writes and (other := other_file(model)):  # the run goes on without
+    if run.writes and (other := other_file(model)):  # the run goes on without writing the model
         warnings.warn(f"{model}: not replaced, since it also holds {other!r}; move it out", stacklevel=2)
     elif run.writes:
         words, fingerprint = step * run.plan.words_a_step, run.fingerprints["train"]
@@ -283,7 +283,7 @@ def _on_gpu(config: TrainConfig) -> bool:
 
 
 def _replays(fabric: Fabric, config: TrainConfig, model: LanguageModel) -> bool:
-    """Whether a CUDA graph replays the steps: on one GPU."""
+    """Whether a CUDA graph replays the steps, which it can on a single GPU."""
     alone = fabric.world_size == 1 and config.loop.accumulate == 1
     return alone and config.replayed and can_replay(model, fabric.device)
 
@@ -333,7 +333,7 @@ def _reader_config(config: TrainConfig, fabric: Fabric, counts: CorpusCounts) ->
 
 
 def piece_characters(counts: CorpusCounts, streams: int) -> int:
-    """How much of a document a stream gets at once, so that every stream gets several pieces per epoch.
+    """Returns the most characters that a stream gets at once, so that every stream gets several pieces per epoch.
 
     With fewer pieces than streams, some streams would start the text again before the rest of it is read.
     """
@@ -365,7 +365,7 @@ def _estimate(run: _Run) -> dict[str, Any]:
 
 
 def _seconds_of(steps: Stepper, step: int) -> float:
-    """The time of one step."""
+    """The seconds of one step."""
     began = time.perf_counter()
-    float(steps.step(step, 0.0)[1])  # waits for a GPU
+    float(steps.step(step, 0.0)[1])  # reading the norm waits for a GPU
     return time.perf_counter() - began

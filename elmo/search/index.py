@@ -38,7 +38,7 @@ PART = ".part"
 CHUNK_TOKENS = 16_384
 """Minimum size of the chunks of sentences that are written at once."""
 EXACT_MOST = 10_000
-"""Up to this many candidates are compared one by one."""
+"""Up to as many candidates are compared one by one."""
 PARTITION = 1 << 18
 """Approximate tokens per graph, which is held in memory while it is built. All graphs are searched."""
 EF_CONSTRUCTION = 150
@@ -51,15 +51,15 @@ REFINE = 10
 
 @dataclass(frozen=True)
 class IndexRecord:
-    """What an index was built from, and how far it got: `index.json`."""
+    """The content of `index.json`: what an index was built from, and how far the build got."""
 
     bilm: dict
     """The biLM's card (`elmo.formats.opened.OpenedModel.card`): its name, and the hash of everything it depends on."""
     texts: tuple[str, ...]
     fingerprint: str
-    """Of the texts: see `elmo.text.corpus.corpus_fingerprint`."""
+    """The fingerprint of the texts; see `elmo.text.corpus.corpus_fingerprint`."""
     layers: tuple[int, ...]
-    """From 0 (the word without context), in ascending order."""
+    """The layers in ascending order; 0 is the word without context."""
     tokenizer: TextConfig = field(default_factory=TextConfig)
     dtype: Literal["float16", "float32"] = "float16"
     limit: int | None = None
@@ -115,7 +115,7 @@ def build_index(
     part = output.with_name(output.name + PART)
     with lock_folder(part, "is building this index", "name another output", is_moved=True):
         record = _built(embedder, sentences, part, _begun(part, record, resume, overwrite), progress)
-        check_output(output, overwrite, FILES)  # again: it may be there by now
+        check_output(output, overwrite, FILES)  # another process may have written it in the meantime
         move_into_place(part, output)
     return record
 
@@ -194,7 +194,7 @@ class Index:
             )
 
     def occurrences(self, word: str, layer: int, most: int | None = None) -> tuple[list[Query], int]:
-        """At most `most` occurrences of `word` with the same spelling, evenly over the text; and how many there are."""
+        """Returns at most `most` occurrences of `word` as spelled, spread over the text, and their total number."""
         column = _column(self.layer(layer))
         with self._errors():
             search = self._occurrences.search().where(_is(word)).select(["sentence", "token"]).with_row_id(True)
@@ -413,7 +413,7 @@ def _schemas(record: IndexRecord, dim: int) -> tuple[Any, Any]:
 
 
 def _tables(database: Any, record: IndexRecord, dim: int) -> tuple[Any, Any]:
-    """Both tables, created if missing."""
+    """Opens both tables, or creates those that are missing."""
     occurrences, sentences = _schemas(record, dim)
     return (
         database.create_table(OCCURRENCES, schema=occurrences, exist_ok=True),

@@ -1,4 +1,4 @@
-"""Where does a text use a word as it is used here? The search behind `elmo neighbors` and `elmo probe neighbors`.
+"""Finds the places where a text uses a word as it is used here, for `elmo neighbors` and `elmo probe neighbors`.
 
 - the query is a token in its sentence, from the text or not
 - candidates are the same word's other occurrences, or every token
@@ -56,7 +56,7 @@ class QueryResult:
 
 
 def find_occurrences(sentences: Iterable[Sequence[str]], word: str) -> list[tuple[int, int]]:
-    """Every (sentence index, token index) of `word` with the same spelling, in text order."""
+    """Returns every (sentence index, token index) of `word` with the same spelling, in text order."""
     return [(s, t) for s, sentence in enumerate(sentences) for t, token in enumerate(sentence) if token == word]
 
 
@@ -89,7 +89,7 @@ def search(
     same_word: bool = True,
     progress: Callable[[int], object] | None = None,
 ) -> list[list[QueryResult]]:
-    """By layer and query (a sentence and the index of a token in it), the `k` nearest tokens.
+    """Returns the `k` nearest tokens by layer and query; a query is a sentence and the index of a token in it.
 
     Layers count from 0 (the word without context); -1 is the top. With `same_word` only occurrences of the query's
     word are candidates. The query itself (the same sentence and position) is never one. Ties keep text order. The text
@@ -192,7 +192,7 @@ def _within(tokens: Iterable[str], width: int) -> list[str]:
 
 
 def even_places(count: int, most: int) -> list[int]:
-    """The places of at most `most` of `count` things, the first and every n-th, evenly over all."""
+    """Returns the places of at most `most` of `count` things: the first and every n-th, evenly over all."""
     taken = min(count, most)
     return [number * count // taken for number in range(taken)]
 
@@ -205,7 +205,7 @@ def mark_token(sentence: Sequence[str], index: int) -> str:
 def _chunks(
     numbered: Iterator[tuple[int, tuple[str, ...]]], words: set[str] | None
 ) -> Iterator[list[tuple[int, tuple[str, ...]]]]:
-    """Up to `CHUNK` numbered sentences at a time: those with one of `words`, or all non-empty ones."""
+    """Yields up to `CHUNK` numbered sentences at a time: those with one of `words`, or all non-empty ones."""
     wanted = (pair for pair in numbered if (pair[1] if words is None else words.intersection(pair[1])))
     while chunk := list(islice(wanted, CHUNK)):
         yield chunk

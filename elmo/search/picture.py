@@ -21,7 +21,7 @@ MOST_USES = 200
 NAMED = 20
 """Uses up to which each has its words beside it."""
 CONTEXT = 12
-"""Characters on either side of the word, beside a point."""
+"""The characters on either side of the word that are shown beside a point."""
 PANEL = 4.2
 """Inches."""
 
@@ -37,7 +37,7 @@ class Panel:
 
 
 def project_to_plane(vectors: Float[np.ndarray, "uses D"]) -> tuple[Float[np.ndarray, "uses 2"], list[float]]:
-    """The vectors' places on their first two principal components, and the part of the variance that each has."""
+    """Returns the places of vectors on their first two principal components, and the share of variance of each."""
     centred = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
     left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
     points = np.zeros((len(vectors), 2))
@@ -115,5 +115,5 @@ def check_path(path: Path) -> None:
 
 
 def save_picture(figure: "Figure", path: Path, overwrite: bool = False) -> None:
-    """Writes a picture, by its name. Raises InputError for other names, OSError if the file exists."""
+    """Writes a picture in the format of its suffix. Raises InputError for other suffixes, OSError if it exists."""
     figure_file.save_figure(figure, path, SUFFIXES, overwrite)

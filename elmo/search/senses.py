@@ -1,9 +1,9 @@
-"""Senses: does a word's nearest neighbour, among the same word in other sentences, have the same sense?
+"""Tests whether the nearest neighbour of a word, among the same word in other sentences, has the same sense.
 
-- labelled occurrences from a TSV file (`word`, `sense`, `index` of the token, `sentence` of tokens separated by spaces,
-  and `form`, the token, if a language inflects its words)
-- leave one out, one nearest neighbour by cosine, one accuracy per layer
-- ties for the nearest share the decision: a layer that sees no context scores at chance
+- Labelled occurrences come from a TSV file (`word`, `sense`, `index` of the token, `sentence` of tokens separated by
+  spaces, and `form`, the token, if a language inflects its words).
+- Each occurrence is left out in turn and gets the sense of its nearest neighbour by cosine: one accuracy per layer.
+- Ties for the nearest share the decision, so a layer that sees no context scores at chance.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ class Occurrence:
     """A word in its sentence, with its sense as labelled by a person."""
 
     word: str
-    """As a dictionary has it; the token of the sentence may be another form of it."""
+    """The word as a dictionary has it; the token of the sentence may be another form of it."""
     sense: str
     index: int
     sentence: tuple[str, ...]
@@ -45,16 +45,16 @@ class SenseRow:
 
     layer: int
     accuracy: float
-    """Over all occurrences, 0 to 1."""
+    """The accuracy over all occurrences, 0 to 1."""
     occurrences: int
     by_word: dict[str, float]
-    """Accuracy over the occurrences of each word."""
+    """The accuracy over the occurrences of each word."""
 
 
 def read_occurrences(path: Path) -> list[Occurrence]:
-    """The labelled occurrences of a TSV file with a header line: `COLUMNS`, or `WITH_FORM`.
+    """Reads the labelled occurrences of a TSV file with a header line: `COLUMNS`, or `WITH_FORM`.
 
-    `InputError` names the invalid line.
+    Raises InputError with the line if it is invalid.
     """
     lines = numbered_lines(path)
     _, head = next(lines, (1, ""))
@@ -79,7 +79,7 @@ def _occurrence(line: str, columns: tuple[str, ...], where: str) -> Occurrence:
 
 
 def sense_panels(embedder: Embedder, occurrences: Sequence[Occurrence], layer: int = -1, most: int = 12) -> list[Panel]:
-    """The uses of each word in the plane, marked by their senses, of at most `most` words."""
+    """Returns the uses of each of at most `most` words in the plane, marked by their senses."""
     found = []
     for word in list(dict.fromkeys(each.word for each in occurrences))[:most]:
         mine = [each for each in occurrences if each.word == word]
@@ -92,9 +92,9 @@ def sense_panels(embedder: Embedder, occurrences: Sequence[Occurrence], layer: i
 def score_layers(
     embedder: Embedder, occurrences: Sequence[Occurrence], progress: Callable[[int, int], object] | None = None
 ) -> list[SenseRow]:
-    """One row per layer, layer 0 first. A word that occurs once has no neighbour and counts as wrong.
+    """Returns one row per layer, layer 0 first. A word that occurs once has no neighbour and counts as wrong.
 
-    `progress` is told the sentences done and the total.
+    `progress` is called with the sentences done and the total. Raises InputError if there are no occurrences.
     """
     if not occurrences:
         raise InputError("no labelled occurrences; give a file with at least two occurrences of a word")
@@ -119,7 +119,7 @@ def score_layers(
 
 
 def _agreement(vectors: Float[np.ndarray, "K D"], senses: np.ndarray) -> Float[np.ndarray, " K"]:
-    """For each of K occurrences, the share of its nearest neighbours (one, or several in a tie) with its sense."""
+    """The share of each occurrence's nearest neighbours (one, or several in a tie) that have its sense."""
     if len(vectors) < 2:
         return np.zeros(len(vectors))
     directions = unit_vectors(vectors)

@@ -21,9 +21,9 @@ WEIGHT = re.compile(r";\s*q=([01](?:\.\d*)?)\s*(?:;|$)", re.IGNORECASE)
 
 
 AT_ONCE = 65_536
-"""Numbers that are written as JSON at once: other threads, such as the event loop's, wait meanwhile."""
+"""The numbers that are written as JSON at once, while other threads, such as that of the event loop, wait."""
 SMALLEST, LARGEST = 1_000, 256_000
-"""Bytes of an answer that is compressed: less gains nothing, and more takes the processor from the model."""
+"""The bytes of an answer that is compressed: less gains nothing, and more takes the processor from the model."""
 
 
 class NotAcceptable(Exception):
@@ -31,7 +31,7 @@ class NotAcceptable(Exception):
 
 
 def preferred_type(header: str) -> str:
-    """The available type that an Accept header prefers, by q, then by order; JSON for `*/*`."""
+    """Returns the available type that an Accept header prefers, by q, then by order; JSON for `*/*`."""
     weights: dict[str, float] = {}
     for part in filter(str.strip, (header.strip() or "*/*").split(",")):
         found = WEIGHT.search(part)
@@ -46,7 +46,7 @@ def preferred_type(header: str) -> str:
 
 
 def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Plain values and arrays as JSON."""
+    """Returns plain values and arrays as JSON."""
     return Response(orjson.dumps(content, _piecewise, orjson.OPT_SERIALIZE_DATACLASS), status, headers, JSON)
 
 
@@ -64,7 +64,7 @@ def _written(array: np.ndarray) -> bytes:
 
 
 def compressed_response(response: Response, header: str) -> Response:
-    """The same response, compressed if its size and the header Accept-Encoding allow it."""
+    """Returns the response, compressed if its size and the header Accept-Encoding allow it."""
     if SMALLEST <= len(response.body) <= LARGEST and takes_gzip(header):
         response.body = gzip.compress(response.body, 1, mtime=0)
         response.headers.update({"content-length": str(len(response.body)), "content-encoding": "gzip"})

@@ -51,7 +51,7 @@ def _own(service: Service, served: Sequence[Route], has_key: bool) -> Sequence[R
         return json_response(service.card | service.told)
 
     async def metrics(request: Request) -> Response:
-        """Numbers for Prometheus."""
+        """Returns the numbers for Prometheus."""
         return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     async def schema(request: Request) -> Response:

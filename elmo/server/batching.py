@@ -1,4 +1,4 @@
-"""Requests of many clients -> batches for the model, in the thread that runs `Batcher.run`.
+"""Joins the requests of many clients into batches for the model, in the thread that runs `Batcher.run`.
 
 - a request waits until a batch is full or its deadline is reached, whichever comes first
 - a batch holds whole requests of one `BatchKind`, in order of arrival
@@ -86,7 +86,7 @@ class Batcher:
 
     @property
     def waiting(self) -> int:
-        """Tokens in the queue."""
+        """The number of tokens in the queue."""
         return self._waiting
 
     def submit(self, texts: list[Any], kind: BatchKind, tokens: int) -> "Future[list[np.ndarray]]":

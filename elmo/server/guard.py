@@ -24,7 +24,7 @@ OPEN = {"/health", "/ping", "/docs", "/docs.css", "/openapi.json", *page.OPEN}
 PORT = re.compile(r":\d+$")
 BEARER = re.compile(r"bearer +", re.IGNORECASE)
 QUIET = 0.25
-"""Seconds without a request at work until a server that shuts down closes its socket."""
+"""The seconds without a request at work after which a server that shuts down closes its socket."""
 CLOSE = {"connection": "close"}
 HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -87,7 +87,7 @@ class Guard:
             await self._handle(request, receive, answer)
         except ClientDisconnect:
             pass
-        except asyncio.CancelledError:  # at the end of a shutdown, for unfinished requests
+        except asyncio.CancelledError:  # a shutdown cancels unfinished requests at its end
             await error_response(request, QueueClosed())(scope, receive, answer)
         except Exception as error:
             await error_response(request, error)(scope, receive, answer)

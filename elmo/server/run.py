@@ -102,7 +102,7 @@ def serve(
             access_log=False,
             server_header=False,
             timeout_keep_alive=30,
-            timeout_graceful_shutdown=1,  # for what is still at work after `drain`
+            timeout_graceful_shutdown=1,  # requests that are still at work after `drain` get another second
         )
         server = Server(options, traffic, config.drain)
         http = threading.Thread(target=_http, args=(server, listening, service), name="elmo-http")

@@ -39,9 +39,9 @@ T = TypeVar("T")
 Cut = Literal["Left", "Right", "left", "right"]
 """The end of a long text that is cut off."""
 STEP = 0.01
-"""Seconds of tokenizing until others have their turn."""
+"""The seconds of tokenizing after which other requests have their turn."""
 BATCH_TOKENS = 1024
-"""At most: larger batches are hardly faster on a CPU, and others wait for them."""
+"""The most tokens of a batch: larger ones are hardly faster on a CPU, and other requests wait for them."""
 
 
 @dataclass(frozen=True)
@@ -56,25 +56,25 @@ class ServeConfig:
     pool: Pool = "mean"
     """Pooling of /embed and /v1/embeddings."""
     wait: float = 0.005
-    """Seconds that a request waits for others to share a batch."""
+    """The seconds that a request waits for others to share a batch."""
     timeout: float = 60.0
-    """Seconds until a request fails."""
+    """The seconds after which a request fails."""
     sending: float = 30.0
-    """Seconds for a client to send a request's head, to send its body, and to read the next part of a response."""
+    """The seconds that a client has to send the head of a request, to send its body, and to read part of a response."""
     drain: float = 30.0
-    """Seconds to finish accepted requests after a signal to stop."""
+    """The seconds to finish accepted requests after a signal to stop."""
     most_bytes: int = 4_000_000
-    """Bytes of a request's body."""
+    """The most bytes of a request's body."""
     most_sentences: int = 2048
     """Sentences per request; OpenAI's API documents so many."""
     most_requests: int = 512
     """Requests at work at the same time."""
     most_tokens: int = 32_768
-    """Tokens per request, boundaries included."""
+    """The most tokens per request, boundaries included."""
     most_numbers: int = 4_000_000
-    """Numbers per answer in JSON, each of some 11 bytes."""
+    """The most numbers per answer in JSON, each of some 11 bytes."""
     queue_tokens: int = 262_144
-    """Tokens of all waiting requests."""
+    """The most tokens of all waiting requests."""
     device: str = "cpu"
     """The model's device as torch names it, such as cuda."""
     precision: Precision = "float32"
@@ -279,7 +279,7 @@ class Service:
 
 
 def _size(splits: Sequence[SplitText]) -> int:
-    """What the model reads of texts: their tokens, and the two boundaries of each sentence."""
+    """The number of tokens that the model reads of texts, with the two boundaries of each sentence."""
     return sum(len(split.tokens) + 2 * max(1, len(split.sentences)) for split in splits)
 
 

@@ -17,7 +17,7 @@ from elmo.errors import InputError
 from elmo.text.normalization import check_steps
 
 MAX_STRINGS = 500_000  # spaCy keeps every word it has seen: about 0.1 GB at this number
-LONG_WORD = re.compile(r"(\S{1001,})")  # not split: spaCy takes quadratic time for a run of brackets or quotes
+LONG_WORD = re.compile(r"(\S{1001,})")  # such words are not split: brackets in a row take spaCy quadratic time
 SPACES = re.compile(r"[ \t\n\r\f\v\x1c-\x1f]+")
 PART = re.compile(r".{1,10000}\S*", re.DOTALL)  # cut after a word
 # For languages without spaces, whose tokenizers take quadratic time or refuse a long text: cut after a sentence.
@@ -217,7 +217,7 @@ def _segmented(segmenter: Any, text: str) -> Iterator[str]:
 
 
 def _pieces(text: str, sentences: list[str]) -> Iterator[str]:
-    """All of `text`, cut where `sentences` begin and end.
+    """Yields all of `text`, cut where `sentences` begin and end.
 
     pysbd marks its places with signs such as U+266D (flat), so a sentence with one comes back changed: pysbd's own
     search for it leaves it out. It stays between its neighbours here.

@@ -1,1 +1,1 @@
-"""One loop for everything that is trained; knows nothing of ELMo."""
+"""Training loops for any network. Nothing here knows ELMo."""

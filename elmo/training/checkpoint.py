@@ -1,12 +1,12 @@
-"""Checkpoints: everything that a run needs to resume exactly, without pickling.
+"""Writes and reads checkpoints, which hold everything that a run needs to resume exactly. Nothing is pickled.
 
-A checkpoint is a folder `step-000001200/`:
+A checkpoint is a folder `step-000001200/` with these files:
 
-- `model.safetensors`, `optimizer.safetensors`: the same on every rank, written by rank 0
-- `table-R.safetensors`: with a sharded optimizer, its state for rank R's part of the tables
-- `rank-R.safetensors`: the state carried between batches (for a biLM, its LSTM state)
-- `rank-R.json`: the rank's `RankProgress`
-- `best.safetensors`: in training by epochs, the weights of the best one so far
+- `model.safetensors` and `optimizer.safetensors` are the same on every rank; rank 0 writes them.
+- `table-R.safetensors` has the state of a sharded optimizer for rank R's part of the tables.
+- `rank-R.safetensors` has the state carried between batches (for a biLM, its LSTM state).
+- `rank-R.json` is the rank's `RankProgress`.
+- `best.safetensors` has the weights of the best epoch so far, in training by epochs.
 
 It is written under a temporary name and renamed when complete. Random numbers are a function of seed, step and rank, so
 no random state is stored.
@@ -35,24 +35,24 @@ BEST_SO_FAR = "best.safetensors"
 KEPT = 2
 NAME = re.compile("step-[0-9]+")
 OF_SHAPES = re.compile(r"Error\(s\) in loading state_dict|[Tt]ensors must (match|have)")
-"""What torch says of tensors that do not fit."""
+"""Matches torch's messages for tensors that do not fit."""
 
 
 @dataclass(frozen=True)
 class RankProgress:
-    """A process's progress. Plain JSON values."""
+    """The progress of a process, as plain JSON values."""
 
     step: int = 0
-    """Steps done."""
+    """The number of finished steps."""
     position: dict[str, Any] | None = None
-    """The last batch's position in the data; None before the first."""
+    """The position of the last batch in the data; None before the first batch."""
     losses: Sequence[float] = ()
-    """Losses of the steps since the last line of metrics."""
+    """The losses of the steps since the last line of metrics."""
 
 
 START = RankProgress()
 Saved = tuple[list[Tensor], RankProgress]
-"""What a process saves for itself: the carried tensors and its progress."""
+"""The part of a checkpoint that a process saves for itself: the carried tensors and its progress."""
 
 
 def save_checkpoint(
@@ -70,7 +70,7 @@ def save_checkpoint(
     temporary = folder / f".{target.name}.0{PARTIAL}"  # all processes know this name
     whole, sharded = _optimizer_tensors(optimizer, shards)
     if fabric.is_global_zero:
-        for left_over in folder.glob(f".step-*{PARTIAL}"):  # from a run that was killed here
+        for left_over in folder.glob(f".step-*{PARTIAL}"):  # a run that was killed here left them
             shutil.rmtree(left_over)
         temporary.mkdir(parents=True)
         write_run_file(temporary / "model.safetensors", save(_contiguous(model.state_dict())))
@@ -94,12 +94,12 @@ def save_checkpoint(
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
-    """The checkpoint with the highest step, if there is one."""
+    """Returns the checkpoint with the highest step, if there is one."""
     return next(reversed(_checkpoints(folder)), None)
 
 
 def _checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints, by step. Other names, as of a copy `step-000001200.bak`, are not ours."""
+    """The checkpoints in the order of their steps. Other names, such as `step-000001200.bak`, do not count."""
     found = (path for path in folder.glob("step-*") if NAME.fullmatch(path.name))
     return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
 
@@ -112,9 +112,9 @@ def load_checkpoint(
     divide: Callable[[Sequence[Saved], int, int], Saved] | None = None,
     shards: Sequence[Shard] = (),
 ) -> Saved:
-    """Fills model and optimizer; returns the carried tensors and the progress of this rank.
+    """Loads model and optimizer; returns the carried tensors and the progress of this rank.
 
-    If the number of processes has changed, `divide(what each of them saved, rank, world)` gives this rank's part.
+    If the number of processes has changed, `divide(saved, rank, world)` gives this rank's part of what each one saved.
     Raises InputError if a file is missing or damaged, or belongs to another network; MemoryError and OSError if the
     machine is at fault.
     """
@@ -129,7 +129,7 @@ def load_checkpoint(
             return _kept(checkpoint, rank, str(fabric.device))
         return divide([_kept(checkpoint, other, str(fabric.device)) for other in range(before)], rank, world)
     except (SafetensorError, FileNotFoundError, ValueError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "Cannot allocate memory" in str(error):  # to map a file
+        if isinstance(error, RuntimeError) and "Cannot allocate memory" in str(error):  # mapping a file failed
             raise MemoryError(str(error)) from error
         if isinstance(error, RuntimeError) and not OF_SHAPES.search(str(error)):
             raise
@@ -148,7 +148,7 @@ def _kept(checkpoint: Path, rank: int, device: str) -> Saved:
 
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copies of memory-mapped tensors: while they are kept, the file takes space, and Windows cannot remove it."""
+    """Copies memory-mapped tensors, which would keep the file on disk, and on Windows prevent its removal."""
     return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
@@ -171,7 +171,7 @@ def _optimizer_tensors(
 def _optimizer_state(
     checkpoint: Path, optimizer: torch.optim.Optimizer, shards: Sequence[Shard], rank: int, world: int
 ) -> dict[str, Tensor]:
-    """The state in this rank's division, from any number of ranks, sharded or whole."""
+    """The optimizer state for this rank, from a checkpoint of any number of ranks, sharded or whole."""
     tensors = _copies(load_file(checkpoint / "optimizer.safetensors"))
     files = [checkpoint / f"table-{other}.safetensors" for other in range(len(list(checkpoint.glob("table-*"))))]
     parts = [load_file(file) for file in files]

@@ -1,4 +1,4 @@
-"""Devices and processes: lightning-fabric, set up once."""
+"""Sets up devices and processes with lightning-fabric, and finds processes that are lost."""
 
 import logging
 import os
@@ -30,11 +30,11 @@ except ImportError as error:  # pragma: no cover
 
 
 BEAT, ROLL_CALL = 0.5, 4.0
-"""Seconds between signs of life, and how long to look for them after a connection breaks."""
+"""The seconds between signs of life, and the seconds to look for them after a connection breaks."""
 
 HERE = "127.0.0.1"
 LONGEST_WAIT = timedelta(days=1)
-"""How long a process waits while others count the words of a large corpus."""
+"""The time that a process waits while others count the words of a large corpus."""
 
 T = TypeVar("T")
 
@@ -44,15 +44,15 @@ class LostProcess(Failure):
 
 
 def processes_to_start(devices: int, nodes: int, accelerator: str = "cpu", resumed: bool = False) -> tuple[int, int]:
-    """Devices per node, and nodes: as given, or as started by `torchrun`.
+    """Returns the devices per node and the number of nodes: as given, or as started by `torchrun`.
 
-    A run that is `resumed` on this machine alone takes what this machine has, not what the run had. A new one raises
-    InputError if nothing has started it on several nodes: it would wait for them.
+    A run that is `resumed` on this machine alone takes the devices of this machine, not those that it had. A new run
+    raises InputError if it is meant for several nodes but nothing has started it there, since it would wait for them.
     """
     if torch.distributed.is_torchelastic_launched():
         local = int(os.environ["LOCAL_WORLD_SIZE"])
         return local, int(os.environ["WORLD_SIZE"]) // local
-    # What else lightning knows; the processes that it starts here have this machine's address.
+    # These are the other launchers that lightning knows; the processes that it starts have this machine's address.
     if os.environ.get("MASTER_ADDR", HERE) != HERE or os.environ.keys() & {"SLURM_NTASKS", "LSB_JOBID"}:
         return devices, nodes
     if nodes > 1:
@@ -72,17 +72,17 @@ def _torchrun(devices: int, nodes: int) -> str:
 
 
 def is_one_of_several() -> bool:
-    """Whether `torchrun` started this process with others, which wait for it in `launch`."""
+    """Returns whether `torchrun` started this process with others, which wait for it in `launch`."""
     return distributed.is_torchelastic_launched() and int(os.environ["WORLD_SIZE"]) > 1
 
 
 def launch(
     accelerator: str, devices: int, nodes: int, precision: Literal["32-true", "bf16-mixed"], wait_minutes: float = 30.0
 ) -> Fabric:
-    """A launched Fabric: one process per device, gradients averaged; processes come from `torchrun` or start here.
+    """Returns a launched Fabric with one process per device, which averages gradients.
 
-    A process that waits for another longer than `wait_minutes` raises RuntimeError: see `naming_lost`. If the other
-    never came, that is a LostProcess.
+    The processes come from `torchrun` or are started here. A process that waits for another longer than `wait_minutes`
+    raises RuntimeError (see `naming_lost`), or LostProcess if the other one never came.
     """
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     keep_freed_memory()
@@ -115,8 +115,8 @@ def launch(
 
 
 def _meet_again(kind: str, wait: timedelta) -> None:
-    """Connects the processes if torchrun has restarted them: its store still has the addresses of lost ones, which
-    would be waited for."""
+    """Connects processes that torchrun has restarted. Its store still has the addresses of lost processes, for which
+    the others would wait."""
     attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     if attempt:
         store, rank, world = next(rendezvous("env://", timeout=wait))
@@ -155,7 +155,7 @@ def naming_lost(fabric: Fabric) -> Iterator[None]:
 
 
 def _lost(fabric: Fabric, store: Any) -> list[int]:
-    """The ranks that show no sign of life."""
+    """The ranks of processes that show no sign of life."""
     names = [_sign(rank) for rank in range(fabric.world_size)]
     try:
         before, missing = store.multi_get(names), set(range(fabric.world_size))
@@ -164,7 +164,7 @@ def _lost(fabric: Fabric, store: Any) -> list[int]:
             time.sleep(BEAT / 2)
             missing -= {rank for rank, now in enumerate(store.multi_get(names)) if now != before[rank]}
         return sorted(missing)
-    except RuntimeError:  # the first process holds the store
+    except RuntimeError:  # the first process, which holds the store, is gone
         return [0]
 
 
@@ -193,7 +193,7 @@ def _showing_life(fabric: Fabric) -> Iterator[Any]:
         yield whole.clone()
     finally:
         ended.set()
-        # A process aborts if it ends while its thread is inside `set`; but that waits for a store that hangs.
+        # A process aborts if it ends while its thread is inside `set`, but `set` waits for a store that hangs.
         thread.join(ROLL_CALL)
 
 
@@ -202,7 +202,7 @@ def _sign(rank: int) -> str:
 
 
 def gather(fabric: Fabric, value: T, group: distributed.ProcessGroup | None = None) -> list[T]:
-    """The values of all processes, by rank."""
+    """Returns the values of all processes, by rank."""
     if fabric.world_size == 1:
         return [value]
     values: list[Any] = [None] * fabric.world_size
@@ -211,7 +211,7 @@ def gather(fabric: Fabric, value: T, group: distributed.ProcessGroup | None = No
 
 
 def gather_to_first(fabric: Fabric, value: T, group: distributed.ProcessGroup | None = None) -> list[T]:
-    """The values of all processes in the first process; an empty list in the others."""
+    """Returns the values of all processes, by rank, in the first process, and an empty list in the others."""
     if fabric.world_size == 1:
         return [value]
     values: list[Any] | None = [None] * fabric.world_size if fabric.is_global_zero else None
@@ -220,7 +220,7 @@ def gather_to_first(fabric: Fabric, value: T, group: distributed.ProcessGroup | 
 
 
 def patient_group(fabric: Fabric) -> distributed.ProcessGroup | None:
-    """A group of all processes with a timeout long enough to read a large corpus."""
+    """Returns a group of all processes with a timeout long enough to read a large corpus; None for one process."""
     if fabric.world_size == 1:
         return None
     group = distributed.new_group(timeout=LONGEST_WAIT, backend="gloo")
@@ -235,17 +235,17 @@ def leave_out(module: nn.Module, tables: Sequence[nn.Parameter]) -> None:
 
 
 def average_rows(tables: Sequence[nn.Parameter]) -> None:
-    """Averages the gradients of `tables` over all processes: only the rows that any process has touched.
+    """Averages the gradients of `tables` over all processes, but only in the rows that any process has touched.
 
     The first table has a sparse gradient. The others have one number per row of it, and dense gradients that are zero
-    elsewhere. The result is the same in all processes, bit for bit.
+    elsewhere. All processes get the same result, to the bit.
     """
     first, *others = tables
     gradient, world = first.grad, distributed.get_world_size()
     assert gradient is not None
     assert gradient.is_sparse
     own = gradient._indices()[0]
-    # A byte per row is less to send than the row numbers of many processes.
+    # Sending a byte per row takes less than sending the row numbers of many processes.
     touched = own.new_zeros(len(first), dtype=torch.uint8)
     touched[own] = 1
     distributed.all_reduce(touched, distributed.ReduceOp.MAX)

@@ -1,9 +1,9 @@
-"""`fit_epochs`: training by epochs, with a score after each; early stopping, decay on a plateau, exact resume.
+"""Trains by epochs, with a score after each, early stopping, decay on a plateau, and exact resumption.
 
-- an epoch's batches and a step's random numbers are functions of the seed and the epoch or step, so a resumed run does
-  the same
-- the learning rate falls when the score stops rising, or to zero over all epochs; the best epoch's weights are kept,
-  in checkpoints, too, since epochs that a resumed run repeats may end otherwise (a time limit, a GPU)
+- The batches of an epoch and the random numbers of a step are functions of the seed and of the epoch or step, so a
+  resumed run does the same.
+- The learning rate falls when the score stops rising, or to zero over all epochs. The weights of the best epoch are
+  kept, in checkpoints, too, since epochs that a resumed run repeats may give other scores (a time limit, a GPU).
 """
 
 import dataclasses
@@ -27,41 +27,41 @@ from elmo.training.monitor import Monitor
 from elmo.training.stopping import RunStopped, requests_to_stop
 
 BEST = "model.safetensors"
-"""The best epoch's weights, in the run's folder."""
+"""The file of the best epoch's weights in the run's folder."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class EpochConfig:
-    """Length of training, optimizer and schedule."""
+    """The length of training, the optimizer and the schedule."""
 
     epochs: int = 50
-    """At most."""
+    """The most epochs."""
     patience: int = 10
-    """Stops after this many epochs without a better score; 0 never stops."""
+    """The epochs without a better score after which training stops; 0 never stops."""
     minutes: float | None = None
-    """Time limit, over all parts of a resumed run. The current epoch is then cut short and scored."""
+    """The time limit over all parts of a resumed run, after which the current epoch is cut short and scored."""
     optimizer: Literal["adam", "adamw", "adadelta", "adagrad"] = "adam"
     lr: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)
-    """Of Adam."""
+    """The coefficients of Adam's running averages."""
     rho: float = 0.95
-    """Of Adadelta."""
+    """The coefficient of Adadelta's running averages."""
     weight_decay: float = 0.0
-    """Of weight matrices; not of biases, embeddings, a pretrained encoder, and the weights that mix its layers. AdamW
-    shrinks the matrices; the other optimizers add `weight_decay * W` to the gradient, as the penalty
+    """The decay of weight matrices, but not of biases, embeddings, a pretrained encoder and the weights that mix its
+    layers. AdamW shrinks the matrices; the other optimizers add `weight_decay * W` to the gradient, as the penalty
     `weight_decay / 2 * ||W||^2` would."""
     clip_norm: float = 5.0
-    """Largest global norm of the gradient; 0 for no limit."""
+    """The largest global norm of the gradient; 0 means no limit."""
     clip_value: float = 0.0
-    """Largest absolute value of each number in the gradient; 0 for no limit. If both are set, the norm comes first."""
+    """The largest absolute value in the gradient; 0 means no limit. If both limits are set, the norm comes first."""
     schedule: Literal["plateau", "linear"] = "plateau"
-    """The learning rate falls by `decay`, or linearly to zero at the end of the last epoch."""
+    """How the learning rate falls: by `decay`, or linearly to zero at the end of the last epoch."""
     decay: float = 0.5
-    """Factor for the learning rate when the score has not risen for `decay_patience` epochs."""
+    """The factor for the learning rate when the score has not risen for `decay_patience` epochs."""
     decay_patience: int = 0
-    """0 means no decay."""
+    """The epochs without a better score before the rate falls; 0 means no decay."""
     checkpoint_minutes: float = 2.0
 
     def __post_init__(self) -> None:
@@ -76,26 +76,26 @@ class EpochConfig:
 
 @dataclass(frozen=True)
 class EpochState:
-    """A run's progress. Plain JSON values."""
+    """The progress of a run, as plain JSON values."""
 
     rate: float
     epoch: int = 0
-    """Epochs done."""
+    """The number of finished epochs."""
     batch: int = 0
-    """Batches done of the current epoch."""
+    """The number of finished batches of the current epoch."""
     step: int = 0
     loss: float = 0.0
-    """Sum over the batches of the current epoch."""
+    """The sum over the batches of the current epoch."""
     best: float = -math.inf
     best_epoch: int = 0
     since_decay: int = 0
-    """Epochs since the score rose or the rate fell."""
+    """The number of epochs since the score rose or the rate fell."""
     seconds: float = 0.0
-    """Including evaluation."""
+    """The seconds of training, evaluation included."""
     train_seconds: float = 0.0
-    """Of training steps."""
+    """The seconds of training steps alone."""
     stopped: str = ""
-    """Why training ended."""
+    """The reason why training ended."""
 
 
 def fit_epochs(
@@ -116,7 +116,7 @@ def fit_epochs(
 
     `batches_of(epoch)` gives an epoch's batches; `evaluate()` is called after each epoch in evaluation mode, and
     `metric` names the score to maximize. `undecayed` are matrices without weight decay. The best epoch's weights go
-    to `folder/model.safetensors`. Raises Stopped after a checkpoint if a signal asked to stop.
+    to `folder/model.safetensors`. Raises RunStopped after a checkpoint if a signal asked to stop.
     """
     optimizer = _optimizer([p for p in model.parameters() if p.requires_grad], frozenset(undecayed), config)
     state = _begin(fabric, model, optimizer, folder, config)
@@ -160,7 +160,7 @@ def _begin(
         return EpochState(config.lr)
     _, progress = load_checkpoint(checkpoint, fabric, model, optimizer)
     assert progress.position is not None
-    if (checkpoint / BEST_SO_FAR).is_file():  # the run's file may be of a later epoch, which it has not had now
+    if (checkpoint / BEST_SO_FAR).is_file():  # the run's own file may be that of an epoch after the checkpoint
         write_run_file(folder / BEST, (checkpoint / BEST_SO_FAR).read_bytes())
     return EpochState(**progress.position)
 
@@ -174,7 +174,7 @@ def _step(
     seed: int,
     state: EpochState,
 ) -> EpochState:
-    """One update."""
+    """Makes one update."""
     began = time.monotonic()
     seed_step(seed, state.step, 0)
     for group in optimizer.param_groups:
@@ -187,7 +187,7 @@ def _step(
             f"step {state.step + 1}: the loss is {float(loss.detach()):.4g} and its gradient norm {float(norm):.4g};"
             f" try a smaller training.lr (now {state.rate:.3g}) or training.clip_norm"
         )
-    if config.clip_value:  # only now, since it would hide an infinite number
+    if config.clip_value:  # it comes after the check, since it would hide an infinite number
         nn.utils.clip_grad_value_(model.parameters(), config.clip_value)
     optimizer.step()
     optimizer.zero_grad()
@@ -248,7 +248,7 @@ class _Saver:
         self._interval, self._saved = 60 * minutes, time.monotonic()
 
     def save_if_due(self, state: EpochState, must_stop: bool) -> None:
-        """Raises Stopped after a checkpoint if the run must stop; of an ended one, too, which has no result yet."""
+        """Writes a checkpoint if one is due or the run must stop; in the latter case raises RunStopped."""
         is_due = not state.stopped and time.monotonic() - self._saved >= self._interval
         if not (is_due or must_stop):
             return
@@ -267,7 +267,7 @@ def _optimizer(
     parameters: list[nn.Parameter], undecayed: frozenset[Tensor], config: EpochConfig
 ) -> torch.optim.Optimizer:
     groups: list[dict[str, Any]] = [{"params": parameters}]
-    if config.weight_decay:  # else one group: checkpoints number the parameters in the order of the groups
+    if config.weight_decay:  # without decay there is one group: checkpoints number parameters in the order of groups
         decayed = [p for p in parameters if p.ndim > 1 and p not in undecayed]
         rest = [p for p in parameters if p.ndim <= 1 or p in undecayed]
         groups = [{"params": rest, "weight_decay": 0.0}, {"params": decayed}]

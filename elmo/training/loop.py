@@ -1,4 +1,4 @@
-"""`fit`: the training loop. Steps, accumulation, clipping, schedule, evaluation, checkpoints, exact resume.
+"""The training loop by steps: accumulation, clipping, schedule, evaluation, checkpoints, and exact resumption.
 
 - A step comes from `Steps`, which runs it in Python, or from whatever else has the same methods (a CUDA graph).
 - The batch carries the position to resume from; the state carried between batches is passed in and out.
@@ -26,7 +26,7 @@ from elmo.training.stopping import RunStopped, requests_to_stop
 
 
 class Positioned(Protocol):
-    """A batch that knows the reader's position after it."""
+    """A batch that knows the position of its reader after it."""
 
     @property
     def position(self) -> dict[str, Any]: ...
@@ -34,16 +34,16 @@ class Positioned(Protocol):
 
 B = TypeVar("B", bound=Positioned)
 Carried = Sequence[Tensor]
-"""State that a model passes from one batch to the next."""
+"""The state that a model passes from one batch to the next."""
 LossOf = Callable[[nn.Module, B, Carried, torch.Generator | None], tuple[Tensor, Carried]]
 
 
 @dataclass(frozen=True)
 class LoopConfig:
-    """Intervals of logging, evaluation and checkpoints."""
+    """The intervals of logging, evaluation and checkpoints."""
 
     accumulate: int = 1
-    """Batches per step."""
+    """The number of batches per step."""
     log_steps: int = 50
     evaluate_steps: int = 1000
     checkpoint_steps: int = 1000
@@ -58,7 +58,7 @@ class TrainingError(Failure):
 def check_finite(model: nn.Module, numbers: Mapping[str, Any], when: str) -> None:
     """Raises TrainingError if a weight or a number is not finite, so that no such model is written.
 
-    The step that made a weight so has no loss that would say it.
+    The loss of the step that made a weight infinite does not show it.
     """
     for name, tensor in model.state_dict().items():
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
@@ -70,7 +70,7 @@ def check_finite(model: nn.Module, numbers: Mapping[str, Any], when: str) -> Non
 
 @contextmanager
 def with_remedy(folder: Path) -> Iterator[None]:
-    """Adds what to do to a TrainingError of the block: with a checkpoint in `folder` to continue, without to begin."""
+    """Adds the remedy to a TrainingError of the block: to continue from a checkpoint in `folder`, or to begin again."""
     try:
         yield
     except TrainingError as error:
@@ -80,7 +80,7 @@ def with_remedy(folder: Path) -> Iterator[None]:
 
 
 def seed_step(seed: int, step: int, rank: int) -> None:
-    """Makes all random numbers of a step a function of the three."""
+    """Makes all random numbers of a step a function of seed, step and rank."""
     torch.manual_seed(_seed_of(seed, step) + rank)
 
 
@@ -90,11 +90,11 @@ def _seed_of(seed: int, step: int) -> int:
 
 @dataclass(frozen=True)
 class Training(Generic[B]):
-    """What all steps of a run share."""
+    """The objects and settings that all steps of a run share."""
 
     fabric: Fabric
     model: nn.Module
-    """Set up by `fabric`, as the optimizer is."""
+    """The model, which `fabric` has set up, as it has the optimizer."""
     optimizer: torch.optim.Optimizer
     loss_of: LossOf[B]
     """`loss_of(model, batch, carried, common)` returns the batch's mean loss and the state to carry, a named tuple of
@@ -103,20 +103,23 @@ class Training(Generic[B]):
     optim: OptimConfig
     seed: int
     tables: Sequence[nn.Parameter] = ()
-    """As in `average_rows`."""
+    """The tables whose gradients `average_rows` averages."""
     shards: Sequence[Shard] = ()
-    """Those that `optimizer` updates in parts."""
+    """The shards of tables that `optimizer` updates in parts."""
 
 
 @runtime_checkable
 class Stepper(Protocol):
-    """Where `fit` gets its steps from."""
+    """The source of the steps of `fit`."""
 
     carried: Carried
     """The state after the last step."""
 
     def step(self, number: int, rate: float) -> tuple[Tensor, Tensor | float]:
-        """Step `number`, from 0: the loss, and the gradient's norm before clipping; perhaps not yet computed."""
+        """Makes step `number`, from 0; returns the loss and the gradient's norm before clipping.
+
+        On a GPU both may not be computed yet.
+        """
         ...
 
     def check(self) -> None:
@@ -129,7 +132,7 @@ class Stepper(Protocol):
 
 
 class Steps(Generic[B]):
-    """Steps by Python, one operation after another."""
+    """Makes steps in Python, one operation after another."""
 
     def __init__(self, training: Training[B], batches: Iterator[B], carried: Carried) -> None:
         self._training, self._batches, self.carried = training, batches, carried
@@ -142,7 +145,7 @@ class Steps(Generic[B]):
         return loss, norm
 
     def check(self) -> None:
-        """`train_step` has."""
+        """Does nothing, since `train_step` has checked every step."""
 
     def position(self) -> dict[str, Any]:
         return self._position
@@ -162,7 +165,7 @@ def fit(
     """Trains from `begin` to `total_steps`.
 
     `evaluate(step)` returns numbers to log, of which `loggers` are told, too. Checkpoints go to `folder/checkpoints`,
-    the last one when training ends. Raises Stopped after a checkpoint if a signal asked any process to stop.
+    the last one when training ends. Raises RunStopped after a checkpoint if a signal asked any process to stop.
     """
     fabric, model, optimizer, config = training.fabric, training.model, training.optimizer, training.config
     saved_at, saved_step = time.monotonic(), begin.step
@@ -203,7 +206,7 @@ def fit(
             late = time.monotonic() - saved_at > 60 * config.checkpoint_minutes
             # All processes do what any of them asks for: 1 is a checkpoint, 2 is to stop after it.
             asked = 2 if must_stop() else int(due or late)
-            if fabric.world_size > 1:  # else nothing is read back from the GPU here
+            if fabric.world_size > 1:  # a single process reads nothing back from the GPU here
                 wish = torch.tensor(asked, device=fabric.device)
                 asked = int(fabric.all_reduce(wish, reduce_op="max"))  # type: ignore[arg-type]
             if asked:
@@ -225,8 +228,11 @@ def fit(
 def train_step(
     training: Training[B], batches: Iterator[B], carried: Carried, step: int
 ) -> tuple[Tensor, float, Carried, dict[str, Any]]:
-    """One update from `config.accumulate` batches: the loss, the gradient's norm before clipping, the state to carry
-    and the position in the data. Raises TrainingError if the loss or the gradient is not finite."""
+    """Makes one update from `config.accumulate` batches.
+
+    Returns the loss, the gradient's norm before clipping, the state to carry and the position in the data. Raises
+    TrainingError if the loss or the gradient is not finite.
+    """
     fabric, model, accumulate = training.fabric, training.model, training.config.accumulate
     seed_step(training.seed, step, fabric.global_rank)
     common = torch.Generator().manual_seed(_seed_of(training.seed, step)) if fabric.world_size > 1 else None

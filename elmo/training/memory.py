@@ -1,4 +1,4 @@
-"""Memory of a training process: what it keeps between steps."""
+"""Sets which memory a training process keeps between steps."""
 
 import ctypes
 import os
@@ -11,8 +11,8 @@ def keep_freed_memory() -> None:
     """Tells glibc to keep large freed blocks for the next step instead of returning them to the system.
 
     The system clears every new block page by page, which takes a tenth of a training step, or half on some virtual
-    machines. All threads share one arena, since other threads' arenas cannot hold large blocks. Does nothing with
-    another C library.
+    machines. All threads share one arena, since the arenas of other threads cannot hold large blocks. With another C
+    library this does nothing.
     """
     try:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
@@ -24,9 +24,9 @@ def keep_freed_memory() -> None:
 
 
 def keep_few_programs() -> None:
-    """Tells oneDNN to cache the programs of 64 products, not 1,024; must be called before its first product.
+    """Tells oneDNN to cache the programs of 64 products instead of 1,024. It must be called before the first product.
 
-    For batches whose numbers of rows rarely recur: a program is for one shape and takes up to some MB. A user's own
-    ONEDNN_PRIMITIVE_CACHE_CAPACITY takes precedence.
+    This is for batches whose numbers of rows rarely recur: a program is for one shape and takes up to some MB. The
+    user's own ONEDNN_PRIMITIVE_CACHE_CAPACITY takes precedence.
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")

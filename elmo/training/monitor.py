@@ -14,7 +14,7 @@ from elmo.terminal import Counter, format_value
 
 @runtime_checkable
 class Logger(Protocol):
-    """Where numbers go besides: the loggers of Lightning and Fabric (TensorBoard, wandb, MLflow, CSV ...) are ones."""
+    """Another destination of numbers, such as the loggers of Lightning and Fabric (TensorBoard, wandb, MLflow, CSV)."""
 
     def log_metrics(self, metrics: Any, step: int) -> None: ...
 
@@ -22,11 +22,11 @@ class Logger(Protocol):
 
 
 class Monitor:
-    """Writes `metrics.jsonl` and TensorBoard events in `folder` and shows how far it is; a context manager.
+    """Writes `metrics.jsonl` and TensorBoard events in `folder`, and shows the progress. It is a context manager.
 
-    When an interrupted run resumes from `first_step`, metrics of later steps (or those after `kept_step`, if given) are
-    dropped first. `label` names the run on the line; `loggers` are told the numbers of every record, too. Without a
-    folder it does nothing: only one process has it.
+    When an interrupted run resumes from `first_step`, the metrics of later steps (or those after `kept_step`, if given)
+    are dropped first. `label` names the run in the terminal, and `loggers` get the numbers of every record, too. Only
+    the first process has a folder; without one a monitor does nothing.
     """
 
     def __init__(
@@ -86,14 +86,14 @@ def _lines_after(path: Path, step: int) -> AppendedFile:
         try:
             if json.loads(line)["step"] <= step:
                 kept.append(line)
-        except json.JSONDecodeError:  # the line that a killed run was writing
+        except json.JSONDecodeError:  # a killed run has not finished this line
             continue
     write_run_file(path, "".join(kept).encode())
     return AppendedFile(path)
 
 
 class _Events:
-    """A file for TensorBoard, whose own writer has a thread with errors that nobody can catch."""
+    """Writes a file for TensorBoard. TensorBoard's own writer has a thread whose errors nobody can catch."""
 
     def __init__(self, folder: Path, first_step: int) -> None:
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # type: ignore[attr-defined]
@@ -109,7 +109,7 @@ class _Events:
 
     @classmethod
     def open(cls, folder: Path, first_step: int) -> "_Events | None":
-        """None if tensorboard is not installed."""
+        """Opens a file for TensorBoard; returns None if tensorboard is not installed."""
         try:
             return cls(folder, first_step)
         except ImportError:

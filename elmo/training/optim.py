@@ -9,38 +9,38 @@ import torch
 from torch import Tensor, nn
 
 MOMENTUM = 0.95
-"""Of Muon."""
+"""The momentum of Muon."""
 NEWTON_SCHULZ = 3.4445, -4.7750, 2.0315
 """The coefficients of Jordan et al. (2024), "Muon: An optimizer for hidden layers in neural networks"."""
 
 
 @dataclass(frozen=True)
 class OptimConfig:
-    """AdamW; Muon for matrices and AdamW for the rest; or Adagrad, which trained the published models."""
+    """The optimizer (AdamW, Muon for matrices and AdamW for the rest, or Adagrad as in the paper), and its schedule."""
 
     name: Literal["adamw", "muon", "adagrad"] = "adamw"
     lr: float = 4e-3
-    """The same for both parts of Muon, whose steps are scaled to the size of AdamW's."""
+    """The peak learning rate. Muon's two parts share it, since its steps are scaled to the size of AdamW's."""
     betas: tuple[float, float] = (0.9, 0.98)
-    """Of AdamW."""
+    """The coefficients of AdamW's running averages."""
     weight_decay: float = 0.01
-    """Of AdamW and Muon."""
+    """The weight decay of AdamW and Muon."""
     vector_decay: float | None = None
-    """Weight decay of what is no matrix: biases and the embedding of characters; null: that of all."""
+    """The weight decay of biases and of the embedding of characters; null means `weight_decay`."""
     table_decay: float | None = None
-    """Weight decay of the rows of a softmax; null: that of all."""
+    """The weight decay of the rows of a softmax; null means `weight_decay`."""
     initial_accumulator: float = 1.0
     """Adagrad's sum of squares before the first step."""
     warmup_steps: int = 100
-    """Steps of linear warm-up from zero."""
+    """The steps of linear warm-up from zero."""
     decay: float = 0.4
-    """Final fraction of steps over which the learning rate falls linearly towards zero; 0 keeps it."""
+    """The final fraction of steps over which the learning rate falls linearly towards zero; 0 keeps it constant."""
     lowest: float = 0.01
-    """Where the fall ends, as a fraction of the peak."""
+    """The learning rate at the end of the fall, as a fraction of the peak."""
     clip_norm: float = 1.0
-    """Largest global norm of the gradient; 0 for no limit."""
+    """The largest global norm of the gradient; 0 means no limit."""
     sharded: bool = False
-    """Each process keeps the optimizer state of only its part of the sampled softmax's rows."""
+    """Whether each process keeps the optimizer state of only its part of the sampled softmax's rows."""
 
 
 def build_optimizer(
@@ -50,10 +50,11 @@ def build_optimizer(
     matrices: Mapping[nn.Parameter, tuple[int, ...]] | None = None,
     rate: Tensor | None = None,
 ) -> torch.optim.Optimizer:
-    """`tables` are parameters of which a step touches only some rows, such as a sampled softmax.
+    """Returns the optimizer of a configuration.
 
-    `matrices` are those of `parameters` that Muon updates, each with its shape for that: `(..., M, N)`, one matrix or a
-    stack. With `rate`, a tensor that holds the learning rate, steps read nothing back, so a CUDA graph can hold them.
+    `tables` are parameters of which a step touches only some rows, such as a sampled softmax. `matrices` are those of
+    `parameters` that Muon updates, each with its shape as one matrix or a stack of them, `(..., M, N)`. With `rate`, a
+    tensor that holds the learning rate, steps read nothing back, so a CUDA graph can hold them.
     """
     matrices, tables = matrices or {}, list(tables)
     groups: list[dict[str, Any]] = [{"params": list(parameters)}, {"params": tables}]
@@ -83,7 +84,7 @@ def build_optimizer(
 
 
 class Adagrad(torch.optim.Adagrad):
-    """Adagrad; with a learning rate in a tensor, for dense gradients, its own step, which reads nothing back."""
+    """Adagrad, which reads nothing back from a GPU if the learning rate is a tensor and gradients are dense."""
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -128,7 +129,7 @@ class TableAdamW(torch.optim.AdamW):
 
 
 def _update_rows(table: nn.Parameter, gradient: Tensor, group: dict[str, Any], state: dict[str, Tensor]) -> None:
-    """AdamW for the rows with a gradient, which may be sparse."""
+    """Updates the rows that have a gradient, which may be sparse, by AdamW."""
     state["step"] += 1
     (beta1, beta2), lr, steps = group["betas"], group["lr"], float(state["step"])
     rows, new = _touched(gradient)
@@ -141,7 +142,7 @@ def _update_rows(table: nn.Parameter, gradient: Tensor, group: dict[str, Any], s
 
 
 def _update_all_rows(table: nn.Parameter, gradient: Tensor, group: dict[str, Any], state: dict[str, Tensor]) -> None:
-    """The same of a dense gradient, without asking which rows they are."""
+    """Does the same for a dense gradient, without reading back which rows have one."""
     state["step"] += 1
     (beta1, beta2), lr, steps = group["betas"], group["lr"], state["step"]
     touched = gradient != 0
@@ -191,11 +192,11 @@ def _withheld(parameters: Iterable[nn.Parameter]) -> Iterator[dict[nn.Parameter,
 
 
 def orthogonalize(matrix: Tensor) -> Tensor:
-    """`U V^T` of the singular value decomposition `U S V^T` of a matrix `(..., M, N)`, nearly: singular values of 0.7
-    to 1.2 where they were not tiny.
+    """Returns nearly `U V^T` of the singular value decomposition `U S V^T` of a matrix `(..., M, N)`.
 
-    Five Newton-Schulz iterations `X <- (a I + b X X^T + c (X X^T)^2) X`. Each is a polynomial of the Gram matrix of the
-    shorter side, so only that small matrix is iterated on.
+    Singular values become 0.7 to 1.2, unless they were tiny. There are five Newton-Schulz iterations
+    `X <- (a I + b X X^T + c (X X^T)^2) X`. Each is a polynomial of the Gram matrix of the shorter side, so only that
+    small matrix is iterated on.
     """
     if matrix.shape[-2] > matrix.shape[-1]:
         return orthogonalize(matrix.mT).mT
@@ -221,9 +222,9 @@ def _touched(gradient: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def learning_rate(config: OptimConfig, step: int, total_steps: int) -> float:
-    """Warm-up, plateau, linear decay at the end; `step` counts from 0.
+    """Returns the rate of a step, which counts from 0: warm-up, a plateau, and linear decay at the end.
 
-    The plateau does not depend on `total_steps`: a run can be extended before its decay begins.
+    The plateau does not depend on `total_steps`, so a run can be extended before its decay begins.
     """
     rate = config.lr * min(1.0, (step + 1) / max(1, config.warmup_steps))
     falling = config.decay * total_steps

@@ -1,4 +1,4 @@
-"""Sharded optimizer state: each process keeps the state of only its own rows of a table.
+"""Shards the state of an optimizer: each process keeps only that of its own rows of a table.
 
 Adam keeps two numbers per weight, Adagrad one; for a softmax over many words, that is most of a run's memory. Every
 process has all weights: after a step, each sends those of its rows that have changed.
@@ -18,17 +18,17 @@ class Shard:
 
     table: nn.Parameter
     own: nn.Parameter
-    """What the optimizer gets instead of the table; the same memory."""
+    """The parameter that the optimizer gets instead of the table; it shares the table's memory."""
     first: int
 
     @classmethod
     def of(cls, table: nn.Parameter, rank: int, world: int) -> Self:
-        """The part of process `rank`; the table must not be moved in memory afterwards."""
+        """Returns the part of process `rank`; the table must not be moved in memory afterwards."""
         rows = own_range(len(table), rank, world)
         return cls(table, nn.Parameter(table.detach()[rows.start : rows.stop]), rows.start)
 
     def take_gradient(self) -> None:
-        """Takes it from the table, whose gradient is sparse and the same in all processes."""
+        """Takes the gradient of the own rows from the table's, which is sparse and the same in all processes."""
         assert self.table.grad is not None
         gradient = self.table.grad.coalesce()
         rows = gradient.indices()[0] - self.first
@@ -38,7 +38,7 @@ class Shard:
         )
 
     def send_rows(self) -> None:
-        """After the optimizer's step, sends the rows with a gradient to all processes."""
+        """Sends the rows that have a gradient to all processes; it is called after the optimizer's step."""
         assert self.table.grad is not None
         rows = self.table.grad.coalesce().indices()[0]
         mine = (rows >= self.first) & (rows < self.first + len(self.own))
@@ -50,12 +50,12 @@ class Shard:
 
 
 def own_range(count: int, rank: int, world: int) -> range:
-    """The contiguous range of `count` things that belongs to one process."""
+    """Returns the contiguous range of `count` things that belongs to one process."""
     return range(rank * count // world, (rank + 1) * count // world)
 
 
 def take_part(whole: Tensor, rank: int, world: int) -> Tensor:
-    """One process's part of the optimizer state of a whole table; scalars belong to all."""
+    """Returns one process's part of the optimizer state of a whole table; scalars belong to all."""
     if not whole.dim():
         return whole
     rows = own_range(len(whole), rank, world)
@@ -63,6 +63,6 @@ def take_part(whole: Tensor, rank: int, world: int) -> Tensor:
 
 
 def join_parts(parts: Iterable[Tensor]) -> Tensor:
-    """The inverse of `take_part`, from the parts by rank."""
+    """Joins the parts of all ranks; the inverse of `take_part`."""
     parts = list(parts)
     return torch.cat(parts) if parts[0].dim() else parts[0]

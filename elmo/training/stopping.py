@@ -1,4 +1,4 @@
-"""What Ctrl-C and SIGTERM do to a run: it finishes its step and writes a checkpoint first."""
+"""Handles Ctrl-C and SIGTERM in a run, which finishes its step and writes a checkpoint first."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ def requests_to_stop(prints: bool) -> Iterator[Callable[[], bool]]:
         requested.set()
         restore()
         if prints:
-            # print may not be called where a signal came in.
+            # print must not be called in a signal handler.
             os.write(2, b"\nstopping with a checkpoint after this step; again to stop at once\n")
 
     def restore() -> None:
