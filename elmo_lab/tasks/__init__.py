@@ -4,7 +4,7 @@ from typing import Any
 
 
 def load(*runs: Any, **options: Any) -> Any:
-    """A trained network that takes texts, a `Tagger`: see `elmo_lab.tasks.tagger.load`."""
+    """Loads trained networks as a `Tagger`, which takes texts; see `elmo_lab.tasks.tagger.load`."""
     from elmo_lab.tasks import tagger
 
     return tagger.load(*runs, **options)

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from elmo.config import ConfigError
 
 POOL = 32
-"""Number of batches whose examples are sorted by length together; the batches differ by epoch."""
+"""The number of batches whose examples are sorted by length together; the pools differ by epoch."""
 
 
 @dataclass(frozen=True)
 class BatchConfig:
-    """The size of a batch: the first limit reached ends it."""
+    """The limits of a batch, which ends at the first one that it reaches."""
 
     examples: int = 32
     tokens: int | None = 4096
-    """Tokens of all sentences in the batch, padding included; a longer example is a batch of its own."""
+    """The most tokens of all sentences in a batch, padding included; a longer example is a batch of its own."""
 
     def __post_init__(self) -> None:
         for name, number in (("examples", self.examples), ("tokens", self.tokens)):
@@ -25,7 +25,7 @@ class BatchConfig:
 
 
 def shuffled_batches(sizes: Sequence[int], config: BatchConfig, seed: int, epoch: int) -> list[list[int]]:
-    """The indices of the examples in each batch of an epoch; `sizes` are the lengths in tokens."""
+    """Returns the indices of the examples in each batch of an epoch; `sizes` are the lengths in tokens."""
     rng = random.Random(f"{seed} {epoch}")
     order = _in_random_order(list(range(len(sizes))), rng)
     pool = POOL * config.examples
@@ -36,12 +36,12 @@ def shuffled_batches(sizes: Sequence[int], config: BatchConfig, seed: int, epoch
 
 
 def by_length(sizes: Sequence[int], config: BatchConfig) -> list[list[int]]:
-    """Batches for prediction: all examples, the shortest first."""
+    """Returns batches of all examples for prediction, the shortest first."""
     return in_order(sorted(range(len(sizes)), key=lambda number: sizes[number]), sizes, config)
 
 
 def in_order(order: Sequence[int], sizes: Sequence[int], config: BatchConfig) -> list[list[int]]:
-    """The examples in this order, cut into batches."""
+    """Cuts the examples, in this order, into batches."""
     batches: list[list[int]] = []
     longest = 0
     for number in order:
@@ -55,6 +55,6 @@ def in_order(order: Sequence[int], sizes: Sequence[int], config: BatchConfig) ->
 
 
 def _in_random_order(items: list, rng: random.Random) -> list:
-    # Only random() is guaranteed to give the same numbers in every version of Python.
+    # Of the methods of Random, only random() is guaranteed to give the same numbers in every version of Python.
     keys = [rng.random() for _ in items]
     return [items[place] for place in sorted(range(len(items)), key=keys.__getitem__)]

@@ -1,9 +1,9 @@
-"""The layers of a frozen biLM, computed once per distinct sentence and kept on disk for all runs with that model.
+"""Computes the layers of a frozen biLM once per distinct sentence, and keeps them on disk for all runs with that model.
 
 Each model has a folder, named by a hash of its content and by how it was run, with shards of many sentences:
 
-- `NAME.layers.npy`: (tokens, N, D), float16 or float32, the sentences one after another
-- `NAME.index.npz`: `keys`, 16 bytes of a hash of each sentence's tokens, and `lengths`, its number of tokens
+- `NAME.layers.npy` holds the sentences one after another, (tokens, N, D), as float16 or float32.
+- `NAME.index.npz` holds `keys`, 16 bytes of a hash of each sentence's tokens, and `lengths`, its number of tokens.
 
 A shard counts once its index exists; the index is moved into place last. Runs that write at the same time do not
 conflict: each uses its own file names, and if a sentence is stored twice, one copy is read.
@@ -31,7 +31,7 @@ from elmo.formats import cache
 from elmo.text.batching import in_parts
 
 VERSION = "1"
-"""Changes when the same model and text give other numbers, or the file layout changes."""
+"""The version changes when the same model and text give other numbers, or when the file layout changes."""
 SHARD_BYTES = 128_000_000
 KEY_BYTES = 16
 Sentence = Sequence[str]
@@ -42,27 +42,27 @@ class CacheConfig:
     """Where the layers of frozen biLMs are kept, and how much space they may take."""
 
     folder: str | None = None
-    """Default: `layers` in elmo's cache (`ELMO_CACHE`)."""
+    """The folder of the layers; by default `layers` in elmo's cache (`ELMO_CACHE`)."""
     dtype: Literal["float16", "float32"] = "float16"
     limit: str | int = "40GB"
-    """Most space for the layers of one model; a run that needs more fails before it computes."""
+    """The most space for the layers of one model; a run that needs more fails before it computes."""
     enabled: bool = True
-    """False: every sentence is computed each time it is read."""
+    """Whether layers are kept; otherwise every sentence is computed each time it is read."""
 
 
 class LayerCache:
-    """Sentences -> their layers, from disk if stored, else from the model."""
+    """Gives the layers of sentences, from disk if they are stored, otherwise from the model."""
 
     def __init__(self, folder: Path, embedder: Embedder, dtype: Literal["float16", "float32"] = "float16") -> None:
         self.folder = folder
         self._embedder = embedder
         self._dtype = np.dtype(dtype)
         self._places: dict[bytes, tuple[str, int, int]] = {}
-        """For each sentence: its shard, its first byte there, and its length."""
+        """The shard of each sentence, its first byte there, and its length, by the sentence's key."""
         self._read_shards()
 
     def __call__(self, sentences: Sequence[Sentence]) -> list[Float[np.ndarray, "N T D"]]:
-        """The layers of each sentence, without boundaries; those not on disk are computed but not stored."""
+        """Returns the layers of each sentence, without boundaries; those not on disk are computed but not stored."""
         keys = [key_of(sentence) for sentence in sentences]
         missing = {key: sentence for key, sentence in zip(keys, sentences, strict=True) if key not in self._places}
         computed = dict(zip(missing, self._compute(list(missing.values())), strict=True)) if missing else {}
@@ -71,12 +71,12 @@ class LayerCache:
         ]
 
     def missing(self, sentences: Sequence[Sentence]) -> list[Sentence]:
-        """The distinct sentences that are not on disk, longest first."""
+        """Returns the distinct sentences that are not on disk, longest first."""
         found = {key: sentence for sentence in sentences if (key := key_of(sentence)) not in self._places}
         return sorted(found.values(), key=len, reverse=True)
 
     def bytes_for(self, sentences: Sequence[Sentence]) -> int:
-        """Bytes that these sentences take on disk, without a small overhead per sentence."""
+        """Returns the bytes that these sentences take on disk, without a small overhead per sentence."""
         return sum(map(len, sentences)) * self._embedder.n_layers * self._embedder.dim * self._dtype.itemsize
 
     def add(
@@ -91,10 +91,10 @@ class LayerCache:
             return 0
         self._check_room(self.bytes_for(new), limit)
         cache.make_folder(self.folder, "name another by cache.folder, or set cache.enabled=false")
-        with locked(self.folder / "adding.lock", wait=True):  # else two runs would compute the same
+        with locked(self.folder / "adding.lock", wait=True):  # otherwise two runs would compute the same layers
             self._read_shards()
             new = self.missing(new)
-            self._check_room(self.bytes_for(new), limit)  # again: another run may have added others
+            self._check_room(self.bytes_for(new), limit)  # checked again, since another run may have added others
             return self._write_shards(new, progress)
 
     def _write_shards(self, new: list[Sentence], progress: Callable[[int, int], object] | None) -> int:
@@ -108,7 +108,7 @@ class LayerCache:
         return total
 
     def _compute(self, sentences: Sequence[Sentence]) -> list[Float[np.ndarray, "N T D"]]:
-        """The layers as read from disk: rounded to the stored type."""
+        """Computes the layers and rounds them to the stored type, so that they equal those read from disk."""
         return [self._rounded(layers).astype(np.float32) for layers in self._embedder.embed(sentences)]
 
     def _rounded(self, layers: np.ndarray) -> np.ndarray:
@@ -122,7 +122,7 @@ class LayerCache:
         return rounded
 
     def _stored(self, shard: str, begin: int, length: int) -> Float[np.ndarray, "T N D"]:
-        # Not mapped: every map holds an open file, and there may be more shards than a process may open.
+        # The file is not mapped: every map holds an open file, and there may be more shards than a process may open.
         shape = (length, self._embedder.n_layers, self._embedder.dim)
         path = self.folder / f"{shard}.layers.npy"
         return np.fromfile(path, self._dtype, math.prod(shape), offset=begin).reshape(shape)
@@ -142,7 +142,7 @@ class LayerCache:
             self._place(name, layers.offset, [key.tobytes() for key in keys], lengths.tolist())
 
     def _place(self, shard: str, begin: int, keys: Sequence[bytes], lengths: Sequence[int]) -> None:
-        """Records where sentences are in a shard whose first one begins at the byte `begin`."""
+        """Records where the sentences of a shard are; the first one begins at the byte `begin`."""
         token = self.bytes_for([["token"]])
         for key, length in zip(keys, lengths, strict=True):
             self._places[key] = (shard, begin, length)
@@ -183,16 +183,16 @@ class LayerCache:
 
 
 def open_cache(config: CacheConfig, sha256: str, embedder: Embedder) -> LayerCache:
-    """The layer cache of the model with this `content_hash`; creates nothing on disk yet."""
+    """Opens the layer cache of the model with this `content_hash`. Nothing is created on disk yet."""
     root = cache.cache_folder() / "layers" if config.folder is None else Path(config.folder)
     return LayerCache(root / f"{sha256[:16]}-{config.dtype}-v{VERSION}", embedder, config.dtype)
 
 
 def limit_of(config: CacheConfig) -> int:
-    """The limit in bytes."""
+    """Returns the limit in bytes."""
     return parse_bytes(str(config.limit))
 
 
 def key_of(sentence: Sentence) -> bytes:
-    """The key of a sentence: a hash of its tokens."""
+    """Returns the key of a sentence, which is a hash of its tokens."""
     return hashlib.sha256(json.dumps(list(sentence)).encode()).digest()[:KEY_BYTES]

@@ -32,7 +32,7 @@ from elmo_lab.tasks.queue import Queue, Work, first_seeds, metric_of, pending_wo
 from elmo_lab.tasks.table import TABLE, scores_of, write_tables
 
 WAIT = 5.0
-"""Seconds between checks for work that other processes have left."""
+"""The seconds between checks for work that other processes have left."""
 
 
 def train_queue(
@@ -69,7 +69,7 @@ def work_off(
         config = _config(work, find_recipe, given)
         train.check_output(config, resume=True)
         if work.row.name in rows:
-            train.check_files(config)  # before hours of other rows
+            train.check_files(config)  # a missing file is found now, not after hours of training other rows
     folders = [work.folder for work in first]
     while works := list(pending_work(queue, output)):
         for work in works:
@@ -91,14 +91,14 @@ def work_off(
 
 
 def lock_output(output: Path) -> AbstractContextManager[bool]:
-    """A lock for files that all processes of a folder write."""
+    """Returns a lock for the files that all processes of a folder write."""
     return locked(output / f"{TABLE}.lock", wait=True)
 
 
 def config_of(
     recipe: Path, given: Mapping[str, Any], settings: Sequence[str], folder: Path, seeds: Sequence[int]
 ) -> train.TaskConfig:
-    """The settings of a run: the recipe, then `given`, then those of its arm."""
+    """Combines the settings of a run: its recipe's, which `given` overrides, which those of its arm override."""
     values = configs.combined(train.read_recipe(recipe), given, settings)
     values |= {"output": str(folder), "seeds": list(seeds)}
     return train.with_defaults(configs.from_dict(train.TaskConfig, values))

@@ -1,11 +1,11 @@
 """Coreference resolution over whole documents (Lee et al. 2017).
 
-- encoder: one LSTM per direction, over each sentence separately
-- span: the states at both ends, an attention-weighted mean of its words, and its width
-- pruning: the spans with the highest mention scores, a fixed number per token, of which no two cross
-- ranking: each kept span chooses one earlier span, or none; the loss sums over all gold antecedents
-- training reads a random window of a document's sentences, to bound time and memory
-- score: mean F1 of MUC, B3 and CEAF-phi4
+- The encoder has one LSTM per direction, which reads each sentence separately.
+- A span is represented by the states at both ends, an attention-weighted mean of its words, and its width.
+- Pruning keeps the spans with the highest mention scores, a fixed number per token, of which no two cross.
+- Each kept span chooses one earlier span, or none; the loss sums over all gold antecedents.
+- Training reads a random window of a document's sentences, to bound time and memory.
+- The score is the mean F1 of MUC, B3 and CEAF-phi4.
 """
 
 from collections import Counter
@@ -48,24 +48,24 @@ Example = readers.Document
 
 @dataclass(frozen=True)
 class CorefConfig:
-    """The network; the defaults are those of Lee et al. (2017, sec. 6), which the ELMo paper took over (A.6)."""
+    """The network's settings. The defaults are those of Lee et al. (2017, sec. 6), which the ELMo paper uses (A.6)."""
 
     hidden_size: int = 200
-    """Cells of the LSTM, per direction."""
+    """The size of the LSTM, per direction."""
     feed_forward: tuple[int, ...] = (150, 150)
-    """Hidden layers of the mention scorer, the pair scorer and the attention."""
+    """The sizes of the hidden layers of the mention scorer, the pair scorer and the attention."""
     feature_dim: int = 20
-    """Size of the embeddings of width, distance, speaker and genre."""
+    """The size of the embeddings of width, distance, speaker and genre."""
     max_width: int = 10
-    """Most tokens of a span."""
+    """The most tokens of a span."""
     spans_per_token: float = 0.4
-    """Spans kept per token of the document."""
+    """The number of spans that are kept per token of the document."""
     max_antecedents: int = 250
     window: int = 50
-    """Most sentences of a document in a training step."""
+    """The most sentences of a document in a training step."""
     dropout: float = 0.2
-    """Of the LSTM's states, on their way to the next token and to the spans, one mask for all tokens of a sentence; of
-    hidden layers, and of the features' embeddings."""
+    """The dropout of the LSTM's states on their way to the next token and to the spans, with one mask for all tokens of
+    a sentence, and that of the hidden layers and of the features' embeddings."""
 
     def __post_init__(self) -> None:
         if not self.feed_forward:
@@ -78,7 +78,7 @@ class CorefConfig:
 
 @dataclass(frozen=True)
 class CorefLabels:
-    """What the network needs from the training data."""
+    """The labels of the training data that the network needs."""
 
     genres: tuple[str, ...]
 
@@ -89,9 +89,9 @@ class CorefPrediction:
 
     clusters: tuple[tuple[Span, ...], ...]
     links: tuple[tuple[Span, Span | None], ...] = ()
-    """Each kept span, with its antecedent."""
+    """Each kept span with its antecedent, or None if it has none."""
     probabilities: tuple[float, ...] = ()
-    """One for each link, that the span has this antecedent or, without one, none; none if they were not asked for."""
+    """The probability of each link, that of having no antecedent included; empty unless probabilities are requested."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +104,12 @@ class DocumentPart:
 
     @cached_property
     def lengths(self) -> list[int]:
-        """Lengths of its sentences, in tokens."""
+        """The lengths of its sentences, in tokens."""
         return [len(sentence) for sentence in self.document.sentences[self.begin : self.end]]
 
     @cached_property
     def offset(self) -> int:
-        """Tokens of the document before this part."""
+        """The number of tokens of the document before this part."""
         return sum(len(sentence) for sentence in self.document.sentences[: self.begin])
 
 
@@ -124,12 +124,12 @@ class Ranking(NamedTuple):
 
 
 def read(path: Path) -> list[Example]:
-    """The documents of a file in CoNLL-2012 columns or JSON lines."""
+    """Reads the documents of a file in CoNLL-2012 columns or JSON lines."""
     return readers.read_coref(path)
 
 
 def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
-    """An unlabelled document of these sentences, named after its line."""
+    """Makes an unlabelled document of these sentences, named after its line."""
     check_tokens(sentences)
     tokens = tuple(tuple(sentence) for sentence in sentences)
     speakers = tuple(("",) * len(sentence) for sentence in tokens)
@@ -137,24 +137,24 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
 
 
 def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[Example]:
-    """The document of a line, split into sentences."""
+    """Makes the document of a line, split into sentences."""
     return [unlabelled([tokens for part in parts for tokens in tokenizer.sentences(part)], line)]
 
 
 def sentences(example: Example) -> list[list[str]]:
-    """All sentences of the document."""
+    """Returns all sentences of the document."""
     return [list(sentence) for sentence in example.sentences]
 
 
 def labels_of(examples: Sequence[Example]) -> CorefLabels:
-    """The genres of the training documents."""
+    """Returns the genres of the training documents."""
     return CorefLabels(tuple(sorted({example.genre for example in examples})))
 
 
 def check(examples: Sequence[Example], labels: CorefLabels, path: Path) -> None:
     """Raises InputError if a document for training or scoring has no clusters, or if no document has a mention.
 
-    CoNLL-2012 has no other sign of a file without labels.
+    In CoNLL-2012, a file without labels looks like one in which nothing corefers.
     """
     for example in examples:
         if example.clusters is None:
@@ -167,7 +167,7 @@ def check(examples: Sequence[Example], labels: CorefLabels, path: Path) -> None:
 
 
 class CorefModel(nn.Module):
-    """Documents -> clusters."""
+    """The network, which finds the clusters of documents."""
 
     def __init__(self, config: CorefConfig, inputs: Inputs, labels: CorefLabels) -> None:
         super().__init__()
@@ -185,7 +185,7 @@ class CorefModel(nn.Module):
         self._genres = {genre: row for row, genre in enumerate(labels.genres, 1)}
 
     def loss(self, tokens: Tokens, examples: Sequence[Example]) -> Float[Tensor, ""]:
-        """The negative marginal log-likelihood of a document's gold antecedents, averaged over the documents.
+        """Returns the negative marginal log-likelihood of a document's gold antecedents, averaged over the documents.
 
         In training mode, a document longer than `CorefConfig.window` is cut to a random window.
         """
@@ -198,11 +198,11 @@ class CorefModel(nn.Module):
         return total / max(1, len(examples))
 
     def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[CorefPrediction]:
-        """The clusters of whole documents."""
+        """Predicts the clusters of whole documents."""
         return self._decode(tokens, examples, False)
 
     def decode_probable(self, tokens: Tokens, examples: Sequence[Example]) -> list[CorefPrediction]:
-        """Like `decode`, with the probability of every link (eq. 1)."""
+        """Predicts like `decode`, with the probability of every link (eq. 1)."""
         return self._decode(tokens, examples, True)
 
     def _decode(self, tokens: Tokens, examples: Sequence[Example], probable: bool) -> list[CorefPrediction]:
@@ -261,7 +261,7 @@ class CorefModel(nn.Module):
         return Ranking(Spans(found.first + part.offset, found.last + part.offset), scores, rows, mask)
 
     def _describe(self, found: Spans, words: Float[Tensor, "T I"], states: Float[Tensor, "T D"]) -> SpanVectors:
-        """Eq. 2-6 of the paper: both ends, the attended words, the width."""
+        """Computes the parts of the spans' vectors (eq. 2-6): both ends, the attended words, the width."""
         places = found.first[:, None] + torch.arange(self.config.max_width, device=words.device)
         inside = places <= found.last[:, None]
         places = places.clamp(max=max(0, len(words) - 1))
@@ -270,14 +270,14 @@ class CorefModel(nn.Module):
         return SpanVectors(found, states, words, places, weights, widths)
 
     def _mention_scores(self, described: SpanVectors) -> Float[Tensor, " M"]:
-        """Eq. 8, without building the vectors of all candidates, of which few are kept."""
+        """Scores spans as mentions (eq. 8), without building the vectors of all candidates, of which few are kept."""
         feed_forward, score = self.mention
         first, *others = cast(FeedForward, feed_forward)
         first = cast(Affine, first)
         return score(nn.Sequential(*others)(described.times(first.weight, first.bias))).squeeze(1)
 
     def _speakers(self, part: DocumentPart, found: Spans, span: Tensor, before: Tensor) -> Int[Tensor, " pairs"]:
-        """0 if either speaker is unknown, 1 if they differ, 2 if they are the same."""
+        """The speaker feature of each pair: 0 if either is unknown, 1 if they differ, 2 if they are the same."""
         names = [name for sentence in part.document.speakers[part.begin : part.end] for name in sentence]
         ids = {name: number for number, name in enumerate(dict.fromkeys(names), 1)} | dict.fromkeys(UNNAMED, 0)
         speakers = torch.tensor([ids[name] for name in names], dtype=torch.long).to(span.device)[found.first]
@@ -286,7 +286,7 @@ class CorefModel(nn.Module):
 
 
 class PairScorer(nn.Module):
-    """The score of a span as another's antecedent (eq. 9): a feed-forward network of both, their product, and features.
+    """Scores a span as another's antecedent (eq. 9) by a feed-forward network of both, their product, and features.
 
     The first layer is linear in the concatenated parts, so each span's own part is computed once, not once per pair.
     """
@@ -312,7 +312,7 @@ class PairScorer(nn.Module):
         before: Int[Tensor, " pairs"],
         features: Sequence[Int[Tensor, " pairs"]],
     ) -> Float[Tensor, " pairs"]:
-        """The scores of pairs of rows of `vectors`; `features` are distance, speaker and genre."""
+        """Returns the scores of pairs of rows of `vectors`; `features` are distance, speaker and genre."""
         of_span, of_before, of_product, of_features = self.first.weight.split(self.sizes, dim=1)
         alone, earlier = nn.functional.linear(vectors, of_span, self.first.bias), vectors @ of_before.T
         products = ops.multiplied_pairs(vectors, of_product, span, before)
@@ -333,7 +333,7 @@ def _all_of(example: Example) -> DocumentPart:
 
 
 def _gold_clusters(part: DocumentPart, kept: Spans) -> Int[Tensor, " K"]:
-    """The gold cluster of each span, -1 for none."""
+    """The number of each span's gold cluster, or -1 if it has none."""
     clusters = part.document.clusters
     assert clusters is not None, "a document without clusters cannot be learned from"
     number = {mention: row for row, cluster in enumerate(clusters) for mention in cluster}
@@ -345,20 +345,20 @@ def _linked(links: dict[Span, Span | None]) -> CorefPrediction:
 
 
 def score(examples: Sequence[Example], predictions: Sequence[CorefPrediction]) -> dict[str, float]:
-    """Precision, recall and F1 of MUC, B3 and CEAF-phi4, and `f1`, the mean of the three, in percent."""
+    """Returns precision, recall and F1 of MUC, B3 and CEAF-phi4, and `f1`, the mean of the three F1, in percent."""
     gold = [example.clusters or () for example in examples]
     return coref_scores(gold, [prediction.clusters for prediction in predictions])
 
 
 def by_label(examples: Sequence[Example], predictions: Sequence[CorefPrediction]) -> dict[str, dict[str, float | int]]:
-    """Precision, recall, F1 and support of mentions, whatever their clusters."""
+    """Returns precision, recall, F1 and support of mentions, whatever their clusters."""
     sides = ([each.clusters or () for each in examples], [each.clusters for each in predictions])
     gold, found = ([[(mention, "mention") for cluster in one for mention in cluster] for one in side] for side in sides)
     return label_scores(gold, found)
 
 
 def combine(members: Sequence[Sequence[CorefPrediction]]) -> list[CorefPrediction]:
-    """Each span links to the antecedent that most members chose; ties go to the first member."""
+    """Links each span to the antecedent that most members chose; ties go to the first member."""
     return [_vote(votes) for votes in zip(*members, strict=True)]
 
 
@@ -376,7 +376,7 @@ def _vote(votes: Sequence[CorefPrediction]) -> CorefPrediction:
 
 
 def record(example: Example, prediction: CorefPrediction) -> dict[str, Any]:
-    """A prediction as a JSON object: the document, its clusters, and the links between their mentions."""
+    """Returns a prediction as a JSON object: the document, its clusters, and the links between their mentions."""
     found = readers.as_record(replace(example, clusters=prediction.clusters))
     known = zip_longest(prediction.links, prediction.probabilities)
     links = [

@@ -1,9 +1,9 @@
-"""Coreference scores in percent, counted like CoNLL's reference scorer (Pradhan et al. 2014, version 8.01).
+"""Scores coreference in percent, and counts like CoNLL's reference scorer (Pradhan et al. 2014, version 8.01).
 
-- MUC (Vilain et al. 1995): links
-- B3 (Bagga and Baldwin 1998): mentions
-- CEAF with phi4 (Luo 2005): entities, aligned one to one
-- the mean of the three F1, the score of CoNLL-2012
+- MUC (Vilain et al. 1995) counts links.
+- B3 (Bagga and Baldwin 1998) counts mentions.
+- CEAF with phi4 (Luo 2005) counts entities, aligned one to one.
+- The score of CoNLL-2012 is the mean of the three F1.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ Cluster = Collection[Hashable]
 
 
 def coref_scores(gold: Sequence[Clusters], predicted: Sequence[Clusters]) -> dict[str, float]:
-    """Scores: `f1`, the mean of the three F1; `muc_precision`, `muc_recall`, `muc_f1`; the same of `b3`, `ceaf`.
+    """Returns `f1`, the mean of the three F1, `muc_precision`, `muc_recall`, `muc_f1`, and the same of `b3` and `ceaf`.
 
     Counts are summed over documents. Singletons are entities for B3 and CEAF; MUC ignores them. A gold mention in
     several clusters counts in each, but a predicted one corefers with the last of them alone; of a predicted mention
@@ -40,7 +40,7 @@ def coref_scores(gold: Sequence[Clusters], predicted: Sequence[Clusters]) -> dic
 
 
 def muc(gold: Sequence[Cluster], predicted: Sequence[Cluster]) -> Counts:
-    """Links of the predicted clusters that the gold ones have, too."""
+    """Counts the links of the predicted clusters that the gold ones have, too."""
     places = _places(gold)
     parts = (Counter(places[mention] for mention in cluster if mention in places) for cluster in predicted)
     right = sum(size - 1 for part in parts for size in part.values())
@@ -48,7 +48,7 @@ def muc(gold: Sequence[Cluster], predicted: Sequence[Cluster]) -> Counts:
 
 
 def b3(gold: Sequence[Cluster], predicted: Sequence[Cluster]) -> Counts:
-    """The share of each mention's cluster that is also in its cluster on the other side, summed over mentions."""
+    """Sums, over mentions, the share of a mention's cluster that is also in its cluster on the other side."""
     places = _places(gold)
     right_of_predicted = right_of_gold = 0.0
     for cluster in predicted:
@@ -60,7 +60,7 @@ def b3(gold: Sequence[Cluster], predicted: Sequence[Cluster]) -> Counts:
 
 
 def ceaf(gold: Sequence[Cluster], predicted: Sequence[Cluster]) -> Counts:
-    """The largest sum of similarities (phi4) over one-to-one alignments of clusters."""
+    """Finds the largest sum of similarities (phi4) over one-to-one alignments of clusters."""
     similarity = _best_alignment([[_phi4(key, response) for response in predicted] for key in gold])
     return Counts(similarity, len(predicted), similarity, len(gold))
 
@@ -85,7 +85,7 @@ def _links(cluster: Cluster) -> int:
 
 
 def _places(clusters: Sequence[Cluster]) -> dict[Hashable, int]:
-    """The cluster index of each mention, of several the last."""
+    """The index of each mention's cluster, which is the last one if the mention is in several."""
     return {mention: number for number, cluster in enumerate(clusters) for mention in cluster}
 
 
@@ -100,7 +100,7 @@ def _phi4(key: Cluster, response: Cluster) -> float:
 
 
 def _best_alignment(similarities: Sequence[Sequence[float]]) -> float:
-    """The largest sum of entries with no two in the same row or column."""
+    """The largest sum of entries, no two of which are in the same row or column."""
     try:
         from scipy.optimize import linear_sum_assignment
     except ImportError as error:

@@ -1,7 +1,7 @@
 """Tag sequences: a linear-chain conditional random field, Viterbi decoding, and the rules of BIO.
 
 The score of the tags `y` of a sentence is `start[y_1] + sum_t emission_t[y_t] + sum_t between[y_t-1, y_t] + end[y_n]`
-(Lafferty et al. 2001; Lample et al. 2016, sec. 2.2). Letters beyond those of `elmo.types`: K tags; T has no boundaries.
+(Lafferty et al. 2001; Lample et al. 2016, sec. 2.2). In shapes, K is the number of tags, and T counts no boundaries.
 A mask is True on the tokens of a sentence and False on the padding after them; an empty sentence has no True.
 """
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from elmo_lab.tasks.tagging import Span, spans, tags_of_type
 
 FORBIDDEN = -1e6
-"""The score of a forbidden transition: finite, so that sums of it stay finite."""
+"""The score of a forbidden transition, which is finite, so that sums of it stay finite."""
 
 
 class Transitions(NamedTuple):
@@ -23,13 +23,14 @@ class Transitions(NamedTuple):
 
     start: Float[Tensor, " K"]
     between: Float[Tensor, "K K"]
-    """Rows: previous tag; columns: next tag."""
+    """The rows are the previous tags, and the columns the next ones."""
     end: Float[Tensor, " K"]
 
 
 def bio_transitions(tags: Sequence[str]) -> Transitions:
-    """0 where BIO allows a transition, `FORBIDDEN` where it does not: `I-X` only follows `B-X` or `I-X`, and any
-    tag may be the last.
+    """Returns 0 where BIO allows a transition, and `FORBIDDEN` where it does not.
+
+    `I-X` only follows `B-X` or `I-X`, and any tag may be the last.
 
     Raises ValueError for a tag other than `O` or a prefix with a name, such as `B-LOC`.
     """
@@ -77,17 +78,17 @@ class Crf(nn.Module):
     def log_likelihood(
         self, emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"]
     ) -> Float[Tensor, " B"]:
-        """`log p(tags | sentence)` of each sentence in the batch; 0 for an empty one. Tags at padding are ignored."""
+        """Returns `log p(tags | sentence)` of each sentence: 0 for an empty one. Tags at padding are ignored."""
         learned = Transitions(self.start, self.between, self.end)
         tags = tags.masked_fill(~mask, 0)
         return sequence_score(emissions, tags, mask, learned) - log_partition(emissions, mask, learned)
 
     def viterbi(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"]) -> list[list[int]]:
-        """The best allowed tags of each sentence."""
+        """Returns the best allowed tags of each sentence."""
         return viterbi(emissions, mask, self.transitions())
 
     def transitions(self) -> Transitions:
-        """The learned scores, without what is not allowed."""
+        """Returns the learned scores plus those of the rules, which exclude what is not allowed."""
         rules = (self.allowed_start, self.allowed_between, self.allowed_end)
         learned = (self.start, self.between, self.end)
         return Transitions(*(score + rule for score, rule in zip(learned, rules, strict=True)))
@@ -96,7 +97,7 @@ class Crf(nn.Module):
 def sequence_score(
     emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"], transitions: Transitions
 ) -> Float[Tensor, " B"]:
-    """The score of one tag sequence per sentence; 0 for an empty sentence."""
+    """Returns the score of one tag sequence per sentence, which is 0 for an empty sentence."""
     batch, length, _ = emissions.shape
     if length == 0:
         return emissions.new_zeros(batch)
@@ -110,7 +111,7 @@ def sequence_score(
 def log_partition(
     emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"], transitions: Transitions
 ) -> Float[Tensor, " B"]:
-    """The log-sum-exp of the scores of all sequences (forward algorithm); 0 for an empty sentence."""
+    """Returns the log-sum-exp of the scores of all sequences (forward algorithm), which is 0 for an empty sentence."""
     batch, length, _ = emissions.shape
     if length == 0:
         return emissions.new_zeros(batch)
@@ -129,9 +130,10 @@ def span_probabilities(
     names: Sequence[str],
     rows: Sequence[Sequence[str]],
 ) -> list[tuple[float, ...]]:
-    """The probability of each chunk in the BIO tags of `rows`, in order: that exactly these tokens are one of its type.
+    """Returns the probability of each span in the BIO tags of `rows`, in order.
 
-    It sums over all tags of the other tokens (forward-backward algorithm).
+    It is the probability that exactly these tokens are a span of this type, summed over all tags of the other tokens
+    (forward-backward algorithm).
 
     `names` are those of the K tags. Emissions and transitions may be any scores; `bio_transitions` leaves out all tag
     sequences that BIO does not allow.
@@ -188,7 +190,7 @@ def _span_probability(
 
 
 def viterbi(emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"], transitions: Transitions) -> list[list[int]]:
-    """The highest-scoring tags of each sentence; none for an empty one.
+    """Returns the highest-scoring tags of each sentence; an empty one has none.
 
     With `bio_transitions` alone, these are the best well-formed tags of a network without learned transitions.
     Emissions may be any scores: logits and log-probabilities give the same tags.

@@ -8,16 +8,16 @@ from elmo_lab.tasks.tagging import spans
 
 
 def mean_probabilities(members: Sequence[Sequence[Sequence[float]]]) -> list[tuple[float, ...]]:
-    """The class probabilities of each example, averaged over the members."""
+    """Averages the class probabilities of each example over the members."""
     if not members or not members[0]:
         return []
     return [tuple(row) for row in np.mean(np.array(members, np.float64), axis=0).tolist()]
 
 
 def mean_of_spans(chosen: Sequence[str], members: Sequence[tuple[Sequence[str], Sequence[float]]]) -> tuple[float, ...]:
-    """The probability of each span of the chosen BIO tags: the mean of the members', 0 from those without the span.
+    """Averages the probability of each span of the chosen BIO tags over the members, with 0 for those without the span.
 
-    A member is its tags and the probabilities of their spans. Empty if no member has probabilities.
+    A member is its tags and the probabilities of their spans. The result is empty if no member has probabilities.
     """
     if not any(probabilities for _, probabilities in members):
         return ()

@@ -6,11 +6,11 @@ from pathlib import Path
 from elmo.errors import InputError
 
 DATA = "ELMO_DATA"
-"""The variable with the data folder, if no setting names one."""
+"""The environment variable that names the data folder, if no setting does."""
 
 
 def resolve_data(path: str, data: str | None) -> Path:
-    """The path as given, else in the folder `data`, else in the folder of ELMO_DATA."""
+    """Returns the path itself if it exists, otherwise its place in the folder `data` or that of ELMO_DATA."""
     root = data or os.environ.get(DATA)
     here = Path(path)
     if here.exists() or here.is_absolute() or root is None:
@@ -19,7 +19,7 @@ def resolve_data(path: str, data: str | None) -> Path:
 
 
 def find_file(path: str, data: str | None) -> Path:
-    """Like `resolve_data`. Raises InputError if the file does not exist."""
+    """Finds a file as `resolve_data` does. Raises InputError if it does not exist."""
     found = resolve_data(path, data)
     if not found.is_file():
         remedy = "put it there" if found != Path(path) else f"name the folder of the data with --data, or in {DATA}"

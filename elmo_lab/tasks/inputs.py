@@ -1,7 +1,7 @@
-"""Sentences -> the inputs of a task's network: static vectors, character CNN, ELMo at `none | input | output | both`.
+"""The inputs of a task's network: static vectors, a character CNN, and ELMo at `none | input | output | both`.
 
-- `Collator`: sentences -> `Tokens`, the padded batch
-- `Inputs`: `Tokens` -> the network's input vectors, and ELMo's second mix for the network's output (sec. 3.3)
+- `Collator` turns sentences into `Tokens`, the padded batch.
+- `Inputs` turns `Tokens` into the network's input vectors, and into ELMo's second mix for its output (sec. 3.3).
 """
 
 from collections.abc import Callable, Sequence
@@ -25,19 +25,19 @@ from elmo.text.characters import encode_words
 from elmo.types import Batch
 
 PADDING, UNKNOWN = 0, 1
-"""Special rows of the static vectors."""
+"""The special rows of the static vectors."""
 
 
 @dataclass(frozen=True)
 class CharactersConfig:
-    """The task's own character CNN; defaults from the paper's NER model (supplement, sec. A.7)."""
+    """The task's own character CNN; the defaults are those of the paper's NER model (supplement, sec. A.7)."""
 
     embedding_dim: int = 16
     filters: tuple[tuple[int, int], ...] = ((3, 128),)
-    """(width in characters, number of filters) of every convolution; empty for no character CNN."""
+    """The width in characters and the number of filters of every convolution; if empty, there is no character CNN."""
     n_highway: int = 0
     max_characters: int = 50
-    """Per word, its two marks included; longer words are cut."""
+    """The most characters of a word, its two marks included; longer words are cut."""
 
     def __post_init__(self) -> None:
         try:
@@ -46,7 +46,7 @@ class CharactersConfig:
             raise ConfigError(f"inputs.characters.{error}".replace("_per_token", "")) from error
 
     def cnn(self) -> CharCnnConfig | None:
-        """The same as a biLM's configuration; None for no character CNN."""
+        """Returns these settings as a biLM's configuration, or None if there is no character CNN."""
         if not self.filters:
             return None
         return CharCnnConfig(
@@ -63,32 +63,32 @@ class InputConfig:
     vectors: str | None = None
     """A file in GloVe's text format; without one, vectors are learned for the words of the training examples."""
     vectors_dim: int = 100
-    """Size of learned vectors."""
+    """The size of learned vectors."""
     min_count: int = 2
-    """For learned vectors: words that are rarer in the training examples are unknown, and train that vector."""
+    """Words that are rarer in the training examples have no learned vector; they train that of unknown words."""
     all_vectors: bool = False
-    """Keep the vectors of all words of the file, not only of those in the examples."""
+    """Whether to keep the vectors of all words of the file, not only of those in the examples."""
     lowercase: bool = True
-    """Look words up in lower case (characters and ELMo are case-sensitive)."""
+    """Whether to look words up in lower case (characters and ELMo are case-sensitive)."""
     vectors_tuned: bool = True
-    """Train the vectors of the file with the network. Without a file, vectors are always trained."""
+    """Whether to train the vectors of the file with the network. Without a file, vectors are always trained."""
     characters: CharactersConfig | None = None
     elmo: Literal["none", "input", "output", "both"] = "none"
     model: str = "default"
     """The biLM: a path or name, as for `elmo embed`."""
     layers: Literal["mix", "top", "average", "types"] = "mix"
-    """Layers of the biLM: a learned mix, the top one, their mean, or the context-free one."""
+    """The layers of the biLM: a learned mix, the top one, their mean, or the context-free one."""
     tuned: bool = False
-    """Train the biLM with the network. Otherwise its layers are computed once and cached."""
+    """Whether to train the biLM with the network. Otherwise its layers are computed once and cached."""
     gamma: Literal["learned", "fixed"] = "learned"
     """The scale of eq. (1); fixed means 1."""
     layer_norm: bool = False
-    """Normalise every layer of every token to zero mean and unit variance over its dimensions, before weighting."""
+    """Whether to normalise every layer of every token to zero mean and unit variance over its dimensions."""
     dropout: float = 0.0
-    """Of static vectors and characters, number by number. 0 where the network has a variational dropout on its input
-    (ner, snli, squad): both together would keep only the product of their shares."""
+    """The dropout of static vectors and characters, number by number. It is 0 where the network has a variational
+    dropout on its input (ner, snli, squad): both together would keep only the product of their shares."""
     elmo_dropout: float = 0.0
-    """Of ELMo, at the input and at the output, number by number; the same holds."""
+    """The dropout of ELMo at the input and at the output, number by number; it is 0 in the same cases."""
     penalty: float = 0.001
     """The lambda of `lambda * ||w||^2` over the weights w of the mixes, before their softmax (sec. 3.3)."""
 
@@ -126,22 +126,22 @@ class Tokens:
     """A padded batch of sentences without boundaries. T is at least 1, even if all sentences are empty."""
 
     word_ids: Int[Tensor, "B T"]
-    """Rows of the static vectors; 0 is padding, 1 unknown."""
+    """The rows of the static vectors; 0 is padding, and 1 an unknown word."""
     char_ids: Int[Tensor, "B T C"]
-    """From `elmo.text.characters`; 0 is padding, C is 0 without a character CNN."""
+    """The ids of `elmo.text.characters`; 0 is padding, and C is 0 without a character CNN."""
     lengths: Int[Tensor, " B"]
     layers: Float[Tensor, "N B T D"] | None = None
     """The layers of a frozen biLM, selected by `InputConfig.layers`; padding is zero."""
     bilm_batch: Batch | None = None
-    """For a biLM trained with the network: the sentences with their boundaries."""
+    """The sentences with their boundaries, for a biLM that is trained with the network."""
 
     @property
     def mask(self) -> Bool[Tensor, "B T"]:
-        """True at tokens."""
+        """A mask that is True at tokens."""
         return tokens_mask(self.lengths, self.word_ids.shape[1])
 
     def rows(self, index: Sequence[int]) -> Self:
-        """Some of the sentences, without superfluous padding."""
+        """Selects sentences, and cuts superfluous padding."""
         chosen = torch.tensor(index, dtype=torch.long, device=self.lengths.device)
         lengths = self.lengths[chosen]
         width = max(1, int(lengths.max())) if len(lengths) else 1
@@ -158,26 +158,26 @@ class Tokens:
         )
 
     def to(self, device: torch.device | str) -> Self:
-        """The batch on another device."""
+        """Copies the batch to another device."""
         parts = {name: part.to(device) for name, part in vars(self).items() if isinstance(part, Tensor | Batch)}
         return replace(self, **parts)
 
 
 LayersOf = Callable[[Sequence[Sequence[str]]], list[np.ndarray]]
-"""Sentences -> one array (N, T, D) each, without boundaries: a cache of a frozen biLM's layers, or the biLM itself."""
+"""A function that returns an array (N, T, D) for each sentence, without boundaries: a layer cache or a frozen biLM."""
 
 
 @dataclass(frozen=True)
 class Collator:
-    """Sentences -> `Tokens`."""
+    """Turns sentences into `Tokens`."""
 
     config: InputConfig
     words: Sequence[str] = field(repr=False)
-    """The words with static vectors, from row 2 on; in lower case with `config.lowercase`."""
+    """The words with static vectors, from row 2 on, which are in lower case if `config.lowercase` is set."""
     layers_of: LayersOf | None = field(default=None, repr=False)
-    """Needed for a frozen biLM."""
+    """The source of layers, which a frozen biLM needs."""
     to_batch: Callable[[Sequence[Sequence[str]]], Batch] | None = field(default=None, repr=False)
-    """Needed for a biLM trained with the network: `elmo.text.batching.to_batch` with the biLM's arguments."""
+    """`elmo.text.batching.to_batch` with the biLM's arguments, which a biLM trained with the network needs."""
 
     def __call__(self, sentences: Sequence[Sequence[str]]) -> Tokens:
         check_tokens(sentences)
@@ -229,7 +229,7 @@ Array = TypeVar("Array", np.ndarray, Tensor)
 
 
 def choose_layers(layers: Array, which: Literal["mix", "top", "average", "types"]) -> Array:
-    """Selects the layers to read, (N, ...) -> (n, ...); a mix of one layer has nothing to weigh."""
+    """Selects the layers to read, (N, ...) -> (n, ...): the top one, that of the word types, or all for a mix."""
     return {"top": layers[-1:], "types": layers[:1]}.get(which, layers)
 
 
@@ -261,12 +261,12 @@ class Inputs(nn.Module):
             self.output_mix = _mix(config, bilm) if config.at_output else None
         n_filters = 0 if self.characters is None else self.characters.config.n_filters
         self.dim: int = vectors.shape[1] + n_filters + (elmo_dim if config.at_input else 0)
-        """Size of the vectors for the network's input (I)."""
+        """The size of the vectors for the network's input (I)."""
         self.output_dim: int = elmo_dim if config.at_output else 0
-        """Size of the vectors for the network's output (D); 0 for none."""
+        """The size of the vectors for the network's output (D), which is 0 if there are none."""
 
     def forward(self, tokens: Tokens) -> tuple[Float[Tensor, "B T I"], Float[Tensor, "B T D"] | None]:
-        """The input vectors, zero at padding, and the vectors to concatenate to the network's output, if any."""
+        """Returns the input vectors, zero at padding, and those to concatenate to the network's output, if any."""
         mask = tokens.mask
         parts = [self.vectors(tokens.word_ids)]
         if self.characters is not None:
@@ -281,7 +281,7 @@ class Inputs(nn.Module):
         return torch.cat(parts, dim=-1) * mask[:, :, None], output
 
     def penalty(self) -> Float[Tensor, ""]:
-        """`lambda * ||w||^2` over the mixes, for the loss (sec. 3.3)."""
+        """Returns `lambda * ||w||^2` over the mixes, for the loss (sec. 3.3)."""
         mixes = [mix for mix in (self.input_mix, self.output_mix) if mix is not None]
         return sum((mix.penalty(self.config.penalty) for mix in mixes), start=self.vectors.weight.new_zeros(()))
 
@@ -309,7 +309,7 @@ def _characters(config: CharactersConfig | None) -> CharCnn | None:
 
 
 def _mix(config: InputConfig, bilm: BiLMConfig) -> ScalarMix:
-    """A mix of all layers, or of the only one; `Inputs` normalises layers, token by token, not the mix."""
+    """A mix of the layers that are read. It does not normalise them, since `Inputs` does that token by token."""
     mix = ScalarMix(bilm.lstm.n_layers + 1 if config.layers in ("mix", "average") else 1)
     mix.scalars.requires_grad_(config.layers == "mix")
     mix.gamma.requires_grad_(config.gamma == "learned")

@@ -1,8 +1,8 @@
 """The encoder of He et al. 2017: LSTMs stacked in alternating directions, joined by highways (sec. 2.1-2.2, 3.3).
 
-- layer 0 reads forwards, layer 1 reads its output backwards, and so on
-- variational dropout: in each layer, one mask for all tokens of a sentence
-- every block of every weight is initialised orthonormal
+- Layer 0 reads forwards, layer 1 reads its output backwards, and so on.
+- Dropout is variational: in each layer, one mask holds for all tokens of a sentence.
+- Every block of every weight is initialised orthonormal.
 """
 
 import torch
@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from elmo import ops
 
 GATES = 5
-"""i, j, f, o, r."""
+"""The gates are i, j, f, o and r."""
 
 
 class HighwayLstm(nn.Module):
-    """One layer and direction; the equations are those of `elmo.ops.highway_lstm`."""
+    """One layer in one direction; the equations are those of `elmo.ops.highway_lstm`."""
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class HighwayLstm(nn.Module):
         backwards: bool = False,
         keep: Float[Tensor, "B H"] | None = None,
     ) -> Float[Tensor, "M H"]:
-        """Packed tokens to packed hidden states; see `elmo.ops.highway_lstm`."""
+        """Returns the packed hidden states of packed tokens; see `elmo.ops.highway_lstm`."""
         weights = self.to_gates, self.state_to_gates, self.bias, self.carry
         return ops.highway_lstm(inputs, *weights, rows, backwards, keep)
 
@@ -51,7 +51,7 @@ class InterleavedLstm(nn.Module):
         self.size = hidden_size
 
     def forward(self, inputs: Float[Tensor, "B T I"], lengths: Int[Tensor, " B"]) -> Float[Tensor, "B T H"]:
-        """The last layer's states; zero at padding."""
+        """Returns the last layer's states, zero at padding."""
         batch, steps, _ = inputs.shape
         order = lengths.argsort(descending=True, stable=True)
         real = torch.arange(steps, device=lengths.device)[:, None] < lengths[order]
@@ -67,5 +67,5 @@ class InterleavedLstm(nn.Module):
 
 
 def orthonormal_blocks(blocks: int, rows: int, columns: int) -> Float[Tensor, "gates columns"]:
-    """`blocks` stacked random matrices, each with orthonormal rows or columns, whichever are fewer."""
+    """Stacks `blocks` random matrices, each with orthonormal rows or columns, whichever are fewer."""
     return torch.cat([nn.init.orthogonal_(torch.empty(rows, columns)) for _ in range(blocks)])

@@ -1,8 +1,8 @@
-"""Parts that the networks of several tasks share.
+"""Layers that the networks of several tasks share.
 
 The result for a sentence does not depend on its padding or on the rest of the batch; sentences may be empty (no
-tokens, length 0). Letters beyond those of `elmo.types`: I input size; S tokens of the other sentence of a pair;
-O output size. T has no boundaries and is at least 1.
+tokens, length 0). Shapes use the letters of `elmo.types` and I (input size), O (output size) and S (tokens of the other
+sentence of a pair). T counts no boundaries and is at least 1.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,10 +25,10 @@ Read = Callable[..., tuple[Tensor, Tensor]]
 class BiRnn(nn.Module):
     """Bidirectional recurrent layers; the two kinds are `BiLstm` and `BiGru`.
 
-    `dropout` is variational (Gal and Ghahramani 2016): before each layer, one mask per sentence, the same for all its
-    tokens. `first_dropout=False` exempts the first layer's input. `recurrent_dropout` is the same of the state that an
-    LSTM passes from token to token. Weights are initialised as usual: Glorot uniform from the input, orthogonal from
-    the state, zero bias except 1 for an LSTM's forget gate.
+    `dropout` is variational (Gal and Ghahramani 2016): before each layer, one mask per sentence holds for all its
+    tokens. `first_dropout=False` exempts the first layer's input. `recurrent_dropout` is the variational dropout of the
+    state that an LSTM passes from token to token. Weights from the input are initialised Glorot uniform, and those from
+    the state orthogonal; biases are zero, except 1 for an LSTM's forget gate.
     """
 
     def __init__(
@@ -44,9 +44,10 @@ class BiRnn(nn.Module):
         super().__init__()
         assert cell is nn.LSTM or not recurrent_dropout, "only LSTMs have it"
         self.output_dim = 2 * hidden_dim
-        """Size of an output vector: forward and backward concatenated."""
+        """The size of an output vector, which is the forward and the backward state concatenated."""
         sizes = [input_dim] + [self.output_dim] * (n_layers - 1)
-        # Two unidirectional networks: one bidirectional network on packed sentences trains a third slower on a CPU.
+        # These are two unidirectional networks, since a bidirectional one on packed sentences trains a third slower on
+        # a CPU.
         self.forwards = nn.ModuleList(_recurrent(cell, size, hidden_dim) for size in sizes)
         self.backwards = nn.ModuleList(_recurrent(cell, size, hidden_dim) for size in sizes)
         rates = [dropout if first_dropout else 0.0] + [dropout] * (n_layers - 1)
@@ -54,7 +55,7 @@ class BiRnn(nn.Module):
         self.recurrent_dropout = recurrent_dropout
 
     def forward(self, vectors: Float[Tensor, "B T I"], lengths: Int[Tensor, " B"]) -> Float[Tensor, "B T O"]:
-        """The top layer's vectors, zero at padding."""
+        """Returns the top layer's vectors, zero at padding."""
         order = reading_backwards(lengths, vectors.shape[1])
         for dropout, forwards, backwards in zip(self.dropouts, self.forwards, self.backwards, strict=True):
             drops = self.training and self.recurrent_dropout > 0
@@ -67,7 +68,7 @@ class BiRnn(nn.Module):
 BiLstm = partial(BiRnn, nn.LSTM)
 """`BiLstm(input_dim, hidden_dim, n_layers=1, dropout=0.0, first_dropout=True)`: a `BiRnn` of LSTMs."""
 BiGru = partial(BiRnn, nn.GRU)
-"""The same with gated recurrent units."""
+"""A `BiRnn` of gated recurrent units, with the arguments of `BiLstm`."""
 
 
 def _read(
@@ -82,7 +83,8 @@ def _read(
         for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
     )
     size = from_state.shape[2]
-    early = bias + functional.pad(state_bias[:, : 2 * size], (0, size))  # n's bias is multiplied by r, like its term
+    # The state bias of n is left out here, since it is multiplied by r, as the state's part of n is.
+    early = bias + functional.pad(state_bias[:, : 2 * size], (0, size))
     # Both directions read the input in one product; reversing the output is cheaper, since it is smaller.
     read = ops.linear(vectors.flatten(0, 1), to_gates.flatten(0, 1), early.flatten())
     ahead, back = read.view(*vectors.shape[:2], -1).split(3 * size, dim=2)
@@ -95,7 +97,7 @@ def _read(
 def _read_dropping(
     forwards: nn.LSTM, backwards: nn.LSTM, vectors: Float[Tensor, "B T I"], order: Int[Tensor, "B T"], rate: float
 ) -> tuple[Float[Tensor, "B T H"], Float[Tensor, "B T H"]]:
-    """The same of LSTMs whose states have dropout, with a mask per sentence and direction."""
+    """The hidden states of both directions, for LSTMs whose states have a dropout mask per sentence and direction."""
     keep = [
         functional.dropout(vectors.new_ones(len(vectors), each.hidden_size), rate) for each in (forwards, backwards)
     ]
@@ -105,7 +107,7 @@ def _read_dropping(
 def lstm_keeping(
     network: nn.LSTM, vectors: Float[Tensor, "B T I"], keep: Float[Tensor, "B H"]
 ) -> Float[Tensor, "B T H"]:
-    """The hidden states of an LSTM in which each is multiplied by `keep` on its way to the next token, not upwards."""
+    """Returns an LSTM's hidden states; on its way to the next token, not upwards, each is multiplied by `keep`."""
     weights = dict(network.named_parameters())
     bias = weights["bias_ih_l0"] + weights["bias_hh_l0"]
     read = ops.linear(vectors.flatten(0, 1), weights["weight_ih_l0"], bias).view(*vectors.shape[:2], -1)
@@ -122,7 +124,7 @@ def lstm_keeping(
 def _recurrent(cell: Callable[..., nn.RNNBase], input_dim: int, hidden_dim: int) -> nn.RNNBase:
     network = cell(input_dim, hidden_dim, batch_first=True)
     for name, weights in network.named_parameters():
-        blocks = weights.data.split(hidden_dim)  # of each gate: an LSTM's are input, forget, candidate, output
+        blocks = weights.data.split(hidden_dim)  # one per gate; an LSTM's are input, forget, candidate, output
         for block in blocks:
             if name.startswith("weight_ih"):
                 nn.init.xavier_uniform_(block)
@@ -149,38 +151,38 @@ class VariationalDropout(nn.Module):
 
 
 def masked_softmax(scores: Float[Tensor, "*B T"], mask: Bool[Tensor, "*#B T"]) -> Float[Tensor, "*B T"]:
-    """Softmax over the last axis where `mask` is True, 0 elsewhere; all 0 if it is never True."""
-    lowest = torch.finfo(scores.dtype).min  # not minus infinity, whose softmax is NaN if all are masked
+    """Computes the softmax over the last axis where `mask` is True; the result is 0 elsewhere."""
+    lowest = torch.finfo(scores.dtype).min  # minus infinity would give NaN if all are masked
     return torch.softmax(scores.masked_fill(~mask, lowest), dim=-1) * mask
 
 
 def masked_max(vectors: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B I"]:
-    """The maximum over the tokens in each dimension; 0 without tokens."""
+    """Returns the maximum over the tokens in each dimension, or 0 if there are no tokens."""
     lowest = torch.finfo(vectors.dtype).min
     largest = vectors.masked_fill(~mask[:, :, None], lowest).max(dim=1).values
     return torch.where(mask.any(dim=1, keepdim=True), largest, 0.0)
 
 
 def masked_min(vectors: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B I"]:
-    """The minimum over the tokens in each dimension; 0 without tokens."""
+    """Returns the minimum over the tokens in each dimension, or 0 if there are no tokens."""
     return -masked_max(-vectors, mask)
 
 
 def masked_mean(vectors: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B I"]:
-    """The mean over the tokens; 0 without tokens."""
+    """Returns the mean over the tokens, or 0 if there are none."""
     count = mask.sum(dim=1, keepdim=True).clamp(min=1)
     return (vectors * mask[:, :, None]).sum(dim=1) / count
 
 
 def matrix_attention(left: Float[Tensor, "B S I"], right: Float[Tensor, "B T I"]) -> Float[Tensor, "B S T"]:
-    """The dot products of all vectors of one sentence with all of the other."""
+    """Returns the dot products of all vectors of one sentence with all of the other."""
     return left @ right.transpose(1, 2)
 
 
 def attend(
     scores: Float[Tensor, "B S T"], values: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]
 ) -> Float[Tensor, "B S I"]:
-    """For each token of one sentence, the mean of the other's vectors, weighted by the softmax of the scores."""
+    """Averages the other sentence's vectors for each token of one, weighted by the softmax of the scores."""
     return masked_softmax(scores, mask[:, None, :]) @ values
 
 

@@ -1,8 +1,8 @@
 """Named entities: word vectors and characters, two biLSTMs, a CRF (Peters et al. 2018, supplement A.7).
 
-- column files, one token and its tag per line (BIO, IOB1 or IOBES; read as BIO)
-- the CRF scores transitions and predicts only tags that BIO allows
-- score: F1 of spans, counted like conlleval
+- Files have columns, with one token and its tag per line (BIO, IOB1 or IOBES, which are read as BIO).
+- The CRF scores transitions, and predicts only tags that BIO allows.
+- The score is the F1 of spans, counted like conlleval.
 """
 
 from collections import Counter
@@ -33,12 +33,12 @@ NAME = "ner"
 
 @dataclass(frozen=True)
 class NerConfig:
-    """The network."""
+    """The network's settings."""
 
     hidden_dims: tuple[int, ...] = (200, 100)
-    """Sizes of the LSTMs, lowest layer first, per direction."""
+    """The sizes of the LSTMs, lowest layer first, per direction."""
     dropout: float = 0.5
-    """Variational, on the input of every biLSTM; there is no other."""
+    """The variational dropout on the input of every biLSTM; the network has no other."""
 
     def __post_init__(self) -> None:
         if not self.hidden_dims:
@@ -49,34 +49,34 @@ class NerConfig:
 
 @dataclass(frozen=True)
 class NerExample:
-    """A sentence."""
+    """A sentence with its tags, if they are known."""
 
     tokens: tuple[str, ...]
     tags: tuple[str, ...] | None = None
-    """BIO; None if unknown."""
+    """The BIO tags; None if they are unknown."""
     lines: tuple[int, ...] = ()
-    """The line in the file, for each token."""
+    """The line of each token in the file."""
 
 
 def read(path: Path) -> list[NerExample]:
-    """The sentences of a file of columns, of CoNLL-2012, or of JSON lines with `tokens` and `tags`: docs/files.md."""
+    """Reads the sentences of a file of columns, CoNLL-2012, or JSON lines with `tokens` and `tags` (docs/files.md)."""
     return [NerExample(found.tokens, found.tags, found.lines) for found in readers_columns.read_entities(path)]
 
 
 def read_all(path: Path) -> list[NerExample]:
-    """Like `read`, but tags are neither needed nor read; also of CoNLL-U (`.conllu`)."""
+    """Reads like `read`, but tags are neither needed nor read, and CoNLL-U (`.conllu`) is read, too."""
     return [
         NerExample(found.tokens, None, found.lines) for found in readers_columns.read_entities(path, unlabelled=True)
     ]
 
 
 def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[NerExample]:
-    """The sentences of a line of text."""
+    """Makes examples of the sentences of a line of text."""
     return [NerExample(tuple(tokens)) for part in parts for tokens in tokenizer.sentences(part)]
 
 
 def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> NerExample:
-    """An example of one sentence."""
+    """Makes an unlabelled example of one sentence."""
     check_tokens(sentences)
     if len(sentences) != 1:
         raise InputError(f"{len(sentences)} tab-separated sentences; an example of {NAME} is one sentence")
@@ -84,12 +84,12 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> NerExample:
 
 
 def sentences(example: NerExample) -> list[list[str]]:
-    """The sentence."""
+    """Returns the sentence of an example."""
     return [list(example.tokens)]
 
 
 def labels_of(examples: Sequence[NerExample]) -> TagLabels:
-    """The tags of the examples, with both tags of every type."""
+    """Returns O and both tags, B- and I-, of every type in the examples."""
     types = {kind for example in examples for _, _, kind in spans(example.tags or ())}
     return TagLabels(bio_tags(types))
 
@@ -110,7 +110,7 @@ def check(examples: Sequence[NerExample], labels: TagLabels, path: Path) -> None
 
 
 class NerModel(nn.Module):
-    """Inputs -> biLSTMs -> a score per tag -> CRF."""
+    """The network: its inputs are read by biLSTMs, whose states give a score per tag to a CRF."""
 
     def __init__(self, config: NerConfig, inputs: Inputs, labels: TagLabels) -> None:
         super().__init__()
@@ -125,24 +125,24 @@ class NerModel(nn.Module):
         self.crf = Crf(len(labels.tags), bio_transitions(labels.tags))
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "B T K"]:
-        """The scores of all tags."""
+        """Returns the scores of all tags."""
         vectors, output = self.inputs(tokens)
         for encoder in self.encoders:
             vectors = encoder(vectors, tokens.lengths)
         return self.scores(vectors if output is None else torch.cat([vectors, output], dim=-1))
 
     def loss(self, tokens: Tokens, examples: Sequence[NerExample]) -> Float[Tensor, ""]:
-        """The negative log-likelihood of the gold tags, per sentence."""
+        """Returns the negative log-likelihood of the gold tags, averaged over the sentences."""
         gold = self._gold(tokens, examples)
         return -self.crf.log_likelihood(self(tokens), gold, tokens.mask).mean()
 
     def decode(self, tokens: Tokens, examples: Sequence[NerExample]) -> list[TagPrediction]:
-        """The best tags that BIO allows."""
+        """Predicts the best tags that BIO allows."""
         best = self.crf.viterbi(self(tokens), tokens.mask)
         return [TagPrediction(tuple(self.tags[tag] for tag in tags)) for tags in best]
 
     def decode_probable(self, tokens: Tokens, examples: Sequence[NerExample]) -> list[TagPrediction]:
-        """Like `decode`, with the probability of every span."""
+        """Predicts like `decode`, with the probability of every span."""
         emissions = self(tokens)
         best = [[self.tags[tag] for tag in tags] for tags in self.crf.viterbi(emissions, tokens.mask)]
         known = span_probabilities(emissions, tokens.mask, self.crf.transitions(), self.tags, best)
@@ -158,21 +158,21 @@ class NerModel(nn.Module):
 
 
 def score(examples: Sequence[NerExample], predictions: Sequence[TagPrediction]) -> dict[str, float]:
-    """Precision, recall and F1 of spans with their types, over all sentences, in percent."""
+    """Returns precision, recall and F1 of spans with their types, over all sentences, in percent."""
     return scores.span_scores([each.tags or () for each in examples], [each.tags for each in predictions])
 
 
 def by_label(examples: Sequence[NerExample], predictions: Sequence[TagPrediction]) -> dict[str, dict[str, float | int]]:
-    """Precision, recall, F1 and support of each type."""
+    """Returns precision, recall, F1 and support of each type."""
     pairs = ([each.tags or () for each in examples], [each.tags for each in predictions])
     gold, found = ([[((begin, end), kind) for begin, end, kind in spans(tags)] for tags in side] for side in pairs)
     return scores.label_scores(gold, found)
 
 
 def combine(members: Sequence[Sequence[TagPrediction]]) -> list[TagPrediction]:
-    """The spans that more than half of the members predict; of those that exactly half predict, the first member's.
+    """Chooses the spans that more than half of the members predict, or exactly half with the first member among them.
 
-    A span's probability is the mean of the members', 0 for those that do not predict it.
+    The probability of a span is the mean over the members, in which those that do not predict it count as 0.
     """
     return [_majority(together) for together in zip(*members, strict=True)]
 
@@ -187,15 +187,15 @@ def _majority(members: Sequence[TagPrediction]) -> TagPrediction:
 
 
 def record(example: NerExample, prediction: TagPrediction) -> dict[str, Any]:
-    """A prediction as a JSON object: tokens, tags, and spans with their first and last token."""
+    """Returns a prediction as a JSON object: tokens, tags, and spans with their first and last token."""
     chunks = readers.spans_record(example.tokens, prediction.tags, prediction.probabilities, "label")
     return {"tokens": example.tokens, "tags": prediction.tags, "spans": chunks}
 
 
 def write(path: Path, examples: Sequence[NerExample | None], predictions: Sequence[Any]) -> None:
-    """Writes tokens and predicted tags, as BIO; to `.jsonl`, also the spans with their probabilities.
+    """Writes tokens and predicted BIO tags, and in `.jsonl` also the spans with their probabilities.
 
-    An example that is None is an empty line.
+    An example that is None becomes an empty line.
     """
     if suffix_of(path) == ".jsonl":
         readers.write_predictions(path, examples, predictions, record)

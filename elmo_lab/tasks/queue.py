@@ -16,13 +16,13 @@ from elmo_lab.tasks.trained import RESULT
 
 ENSEMBLE = "ensemble.json"
 TRIAL = re.compile(r"trial-\d+")
-"""The folder, in its arm's, of a trial: one of several settings for an arm."""
+"""The name of a trial's folder inside its arm's; a trial is one of several settings for an arm."""
 
 OTHER_NAMES = "names of folders are expected, different in more than upper and lower case, and not seed-N or trial-N"
 NO_NAME = re.compile(r"\.{0,2}|.*[/\\\\].*|(seed|trial)-\d+", re.DOTALL)
 
 Settings = tuple[str, ...]
-"""`section.key=value`."""
+"""Settings of the form `section.key=value`."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class QueueRow:
     seeds: tuple[int, ...] = (1,)
     title: str = ""
     tuning: tuple[Settings, ...] = ((),)
-    """Settings that each arm tries with its first seed. The best on dev is used for the other seeds, so all arms have
-    the same budget."""
+    """The settings that each arm tries with its first seed. Those that are best on dev are used for the other seeds, so
+    all arms have the same budget."""
     ensemble: bool = False
     """Whether the networks of all seeds are also scored as an ensemble."""
 
@@ -63,7 +63,7 @@ class QueueRow:
 
 @dataclass(frozen=True)
 class Queue:
-    """What to train."""
+    """The rows to train."""
 
     rows: tuple[QueueRow, ...]
 
@@ -80,19 +80,19 @@ class Work:
     row: QueueRow
     arm: str
     settings: Settings
-    """The trial's."""
+    """The settings of the trial."""
     folder: Path
     seed: int | None
-    """None for the ensemble."""
+    """The seed; None for the ensemble."""
 
     @property
     def result(self) -> Path:
-        """The file that exists when it is done."""
+        """The file that exists once the work is done."""
         return self.folder / ENSEMBLE if self.seed is None else self.folder / f"seed-{self.seed}" / RESULT
 
     @property
     def done(self) -> bool:
-        """Whether it is done; an ensemble of other seeds is not."""
+        """Whether the work is done. An ensemble of other seeds than the row's does not count."""
         if not self.result.is_file():
             return False
         return self.seed is not None or read_json(self.result).get("seeds") == list(self.row.seeds)
@@ -108,7 +108,7 @@ def _have_folders(names: Collection[str]) -> bool:
 
 
 def read_queue(path: Path) -> Queue:
-    """The queue of a TOML file. Raises InputError if it is not one."""
+    """Reads a queue from a TOML file. Raises InputError if the file does not describe one."""
     try:
         return configs.from_dict(Queue, configs.load_toml(path))
     except configs.ConfigError as error:
@@ -116,7 +116,7 @@ def read_queue(path: Path) -> Queue:
 
 
 def pending_work(queue: Queue, output: Path) -> Iterator[Work]:
-    """The remaining work that can start now, in order."""
+    """Yields the remaining work that can start now, in order."""
     for count in range(1, 1 + max((len(row.seeds) for row in queue.rows), default=0)):
         for row in queue.rows:
             for arm in row.arms if count <= len(row.seeds) else ():
@@ -125,7 +125,7 @@ def pending_work(queue: Queue, output: Path) -> Iterator[Work]:
 
 
 def chosen_work(row: QueueRow, arm: str, output: Path) -> Work | None:
-    """The first seed's work in an arm's best trial; None until all trials are done."""
+    """Returns the work of the first seed in an arm's best trial, or None until all trials are done."""
     works = first_seeds(row, arm, output)
     if not all(work.done for work in works):
         return None
@@ -133,7 +133,7 @@ def chosen_work(row: QueueRow, arm: str, output: Path) -> Work | None:
 
 
 def first_seeds(row: QueueRow, arm: str, output: Path) -> list[Work]:
-    """The first seed of each trial."""
+    """Returns the work of the first seed in each trial."""
     folder = output / row.name / arm
     several = len(row.tuning) > 1
     return [
@@ -154,16 +154,16 @@ def _chosen_works(row: QueueRow, arm: str, output: Path, count: int) -> Iterator
 
 
 def metric_of(folder: Path) -> str:
-    """The name of the score by which a folder's task chooses."""
+    """Returns the name of the score by which the task of a run's folder chooses."""
     return tasks.find(read_json(folder / train.CONFIG)["task"]).metric
 
 
 def on_dev(work: Work) -> float:
-    """The score on dev of finished work, by which trials are chosen."""
+    """Returns the score on dev of finished work, by which trials are chosen."""
     return read_json(work.result)["dev"][metric_of(work.folder)]
 
 
 def results_of(folder: Path, seeds: Iterable[int]) -> list[dict[str, Any]]:
-    """The content of `result.json` of the finished seeds, in order."""
+    """Reads `result.json` of the finished seeds, in order."""
     files = [folder / f"seed-{seed}" / RESULT for seed in seeds]
     return [read_json(file) for file in files if file.is_file()]

@@ -1,11 +1,11 @@
-"""What the readers and writers of labelled text share; docs/files.md has the layouts.
+"""Functions that the readers and writers of labelled text share; docs/files.md has the layouts.
 
-Files are UTF-8, plain, `.gz`, `.xz` or `.bz2`. Every record has its line number. What breaks a format and can still be
-read is counted in one warning for each file (`IrregularInput`); what cannot is an `InputError` of one line that names
-the file, the line and the remedy.
+Files are UTF-8, plain, `.gz`, `.xz` or `.bz2`. Every record has its line number. Text that breaks its format but can
+still be read is counted in one warning for each file (`IrregularInput`). Text that cannot be read raises an
+`InputError` of one line that names the file, the line and the remedy.
 
-- `readers_columns.py`: tokens and tags; `readers_conll2012.py`: the columns of CoNLL-2012
-- `readers_pairs.py` (SNLI), `readers_roles.py`, `readers_trees.py` (sentiment), `readers_squad.py`, `readers_coref.py`
+The readers are `readers_columns.py` (tokens and tags), `readers_conll2012.py` (the columns of CoNLL-2012),
+`readers_pairs.py` (SNLI), `readers_roles.py`, `readers_trees.py` (sentiment), `readers_squad.py`, `readers_coref.py`.
 """
 
 import gzip
@@ -27,14 +27,14 @@ from elmo.text.lines import numbered_lines
 from elmo.text.records import BLANK
 from elmo_lab.tasks.tagging import spans
 
-NOT_BLANK = re.compile(r"[^\s,\x1a\ufeff]")  # also after a comma between objects
+NOT_BLANK = re.compile(r"[^\s,\x1a\ufeff]")  # a comma may separate objects
 HALF = re.compile("[\ud800-\udfff]")
 EMPTY = "\ufffd"
-"""Stands for an empty token."""
+"""The character that stands for an empty token."""
 
 
 def tell_unknown(labels: Iterable[tuple[int, str]], known: Collection[str], path: Path, what: str = "tag") -> None:
-    """Warns of `labels`, each with its line, that the training data lack: they cannot be predicted, only missed."""
+    """Warns of the `labels`, given with their lines, that the training data lack, since they are never predicted."""
     irregular = IrregularPlaces(path)
     for line, label in labels:
         if label not in known:
@@ -44,7 +44,7 @@ def tell_unknown(labels: Iterable[tuple[int, str]], known: Collection[str], path
 
 @contextmanager
 def text_output(path: Path, overwrite: bool = False) -> Iterator[TextIO]:
-    """A text file that appears only if the block succeeds; compressed if its suffix is `.gz` or `.xz`."""
+    """Opens a text file that appears only if the block succeeds; it is compressed if its suffix is `.gz` or `.xz`."""
     with (
         atomic_path(path, overwrite) as temporary,
         temporary.open("wb") as raw,
@@ -54,7 +54,7 @@ def text_output(path: Path, overwrite: bool = False) -> Iterator[TextIO]:
 
 
 def _compressed(raw: BinaryIO, suffix: str) -> Any:
-    if suffix == ".gz":  # without name and time: same text, same bytes
+    if suffix == ".gz":  # without a name and a time in it, the same text gives the same bytes
         return gzip.GzipFile("", "wb", fileobj=raw, mtime=0)
     if suffix == ".xz":
         return lzma.open(raw, "wb")
@@ -62,9 +62,10 @@ def _compressed(raw: BinaryIO, suffix: str) -> Any:
 
 
 def json_records(path: Path, irregular: IrregularPlaces) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a JSON file, with the lines where they begin: one a line, one after another, or a list of them.
+    """Reads the objects of a JSON file, with the lines where they begin.
 
-    Objects of a list `rows` with their own key `row`, as the Hub's server of data sets sends them, are taken out.
+    The file has one object per line, one after another, or a list of them. Objects under the key `row` in a list
+    `rows`, as the server of the Hub's data sets sends them, are taken out.
     """
     lines = numbered_lines(path)
     held = next(((number, line) for number, line in lines if line.strip(BLANK)), None)
@@ -94,7 +95,7 @@ def _rows_of(record: Any) -> list[Any]:
 
 
 def _one_after_another(text: str, path: Path, irregular: IrregularPlaces) -> Iterator[tuple[int, Any]]:
-    """The values of a JSON text, with their lines."""
+    """Parses the values of a JSON text; yields them with their lines."""
     decoder, place, line = json.JSONDecoder(), 0, 1
     while found := NOT_BLANK.search(text, place):
         line, place = line + text.count("\n", place, found.start()), found.start()
@@ -107,7 +108,7 @@ def _one_after_another(text: str, path: Path, irregular: IrregularPlaces) -> Ite
 
 
 def parsed_json(text: str, path: Path, line: int, irregular: IrregularPlaces) -> Any:
-    """Parses JSON that begins in this line; half a surrogate pair, which no file can have, becomes U+FFFD."""
+    """Parses JSON that begins in this line; half a surrogate pair, which UTF-8 cannot encode, becomes U+FFFD."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -139,7 +140,7 @@ def _with_whole_characters(value: Any, text: str, line: int, irregular: Irregula
 
 
 def write_json_lines(path: Path, records: Iterable[dict[str, Any] | None], overwrite: bool = False) -> None:
-    """Writes objects, one per line; an empty line for None."""
+    """Writes objects, one per line, and an empty line for None."""
     with text_output(path, overwrite) as file:
         lines = ("" if record is None else json.dumps(record, ensure_ascii=False) for record in records)
         file.writelines(f"{line}\n" for line in lines)
@@ -148,7 +149,10 @@ def write_json_lines(path: Path, records: Iterable[dict[str, Any] | None], overw
 def write_predictions(
     path: Path, examples: Sequence[Any | None], predictions: Sequence[Any], record: Callable[[Any, Any], dict[str, Any]]
 ) -> None:
-    """Writes the record of every prediction, one per line, in place of a file; an empty line for an example of None."""
+    """Writes the record of every prediction, one per line, and an empty line for an example that is None.
+
+    A file of that name is replaced.
+    """
     pairs = zip(examples, predictions, strict=True)
     records = (None if example is None else record(example, found) for example, found in pairs)
     write_json_lines(path, records, overwrite=True)
@@ -157,7 +161,7 @@ def write_predictions(
 def spans_record(
     tokens: Sequence[str], tags: Sequence[str], probabilities: Sequence[float], name: str
 ) -> list[dict[str, Any]]:
-    """The spans of BIO tags as JSON objects: the type under `name`, first and last token, text and probability."""
+    """Returns the spans of BIO tags as JSON objects: the type under `name`, first and last token, text, probability."""
     found = zip_longest(spans(tags), probabilities)
     return [
         {name: kind, "first": begin, "last": end - 1, "text": " ".join(tokens[begin:end])}
@@ -167,7 +171,7 @@ def spans_record(
 
 
 def text_field(record: dict[str, Any], key: str, place: str) -> str:
-    """A string of a JSON object. Raises InputError if it is missing or something else."""
+    """Returns a string of a JSON object. Raises InputError if it is missing or something else."""
     value = record.get(key)
     if not isinstance(value, str):
         found = f"{key!r} is {str(value)[:40]!r}" if key in record else f"{key!r} is missing"
@@ -176,7 +180,7 @@ def text_field(record: dict[str, Any], key: str, place: str) -> str:
 
 
 def strings_field(record: dict[str, Any], key: str, place: str) -> tuple[str, ...]:
-    """A list of non-empty strings of a JSON object. Raises InputError if it is missing or something else."""
+    """Returns a list of non-empty strings of a JSON object. Raises InputError if it is missing or something else."""
     value = record.get(key)
     if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
         found = f"{key!r} is {str(value)[:40]!r}" if key in record else f"{key!r} is missing"
@@ -187,7 +191,7 @@ def strings_field(record: dict[str, Any], key: str, place: str) -> tuple[str, ..
 def tokens_field(
     record: dict[str, Any], key: str, place: str, line: int, irregular: IrregularPlaces
 ) -> tuple[str, ...]:
-    """A list of tokens of a JSON object; an empty one keeps its place, since labels are counted by tokens."""
+    """Returns a list of tokens of a JSON object; an empty token keeps its place, since labels are counted by tokens."""
     value = record.get(key)
     if isinstance(value, list) and "" in value:
         irregular.note(f"an empty token, read as {EMPTY!r}", line)
@@ -196,5 +200,5 @@ def tokens_field(
 
 
 def with_noun(number: int, what: str) -> str:
-    """The number with its noun, with an s in the plural."""
+    """Returns the number with its noun, which gets an s in the plural."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

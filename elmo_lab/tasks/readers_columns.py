@@ -1,7 +1,7 @@
-"""Reader and writer of column files: one token per line, an empty line between sentences, a tag in a column.
+"""Reads and writes column files: one token per line, an empty line between sentences, a tag in a column.
 
-They are read as conlleval reads them, with the columns that several collections have (see docs/files.md): numbers of
-tokens before the tokens (GermEval, Universal NER), language codes before them (WikiAnn).
+They are read as conlleval reads them. Some collections have other columns, too (see docs/files.md): numbers of tokens
+before the tokens (GermEval, Universal NER), or language codes before them (WikiAnn).
 """
 
 import re
@@ -22,7 +22,7 @@ from elmo_lab.tasks.tagging import is_tag, to_bio
 DOCUMENT_START = "-DOCSTART-"
 LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][a-z]+)*:")
 JSON = re.compile(r"\{\s*(\"|$)|\[\s*(\{|$)")
-"""How the first line of a JSON file begins; "[" and "{" are also tokens."""
+"""The beginning of a JSON file's first line; "[" and "{" alone may be tokens."""
 PART_OF_WORD = re.compile(r"\d+[-.]\d+")
 """The number of a multiword token or of an empty node, as in CoNLL-U."""
 
@@ -36,17 +36,17 @@ class TaggedSentence:
 
     tokens: tuple[str, ...]
     tags: tuple[str, ...] | None
-    """BIO; None if no tag column was requested."""
+    """The BIO tags; None if no tag column was requested."""
     lines: tuple[int, ...]
     """The line of every token, counted from 1."""
 
 
 def read_tagged(path: Path, unlabelled: bool = False) -> list[TaggedSentence]:
-    """The sentences of a file with tags, whose columns are found; with `unlabelled`, of one with or without tags.
+    """Reads the sentences of a file with tags, and finds their columns; with `unlabelled`, tags may be missing.
 
-    Tokens are in the first column, or in the second if the first numbers them. The tag is the last column, or with
-    such numbers the first that has only tags; of two columns, it may be the first. A language code before all tokens,
-    such as `en:`, is removed.
+    Tokens are in the first column, or in the second if the first numbers them. The tags are in the last column; if the
+    tokens are numbered, they are in the first column that has only tags, and of two columns they may be the first. A
+    language code before all tokens, such as `en:`, is removed.
     """
     irregular = IrregularPlaces(path)
     sentences = list(_sentences(path, irregular, None if unlabelled else -1))
@@ -61,7 +61,7 @@ def read_tagged(path: Path, unlabelled: bool = False) -> list[TaggedSentence]:
 
 
 def read_entities(path: Path, unlabelled: bool = False) -> list[TaggedSentence]:
-    """The sentences of a file with named entities: columns (`read_tagged`), CoNLL-2012, or JSON lines.
+    """Reads the sentences of a file with named entities: columns (`read_tagged`), CoNLL-2012, or JSON lines.
 
     JSON lines have `tokens`, and `tags`, `ner_tags` or `labels`: a list of the names of tags. With `unlabelled`, tags
     are neither needed nor read, and CoNLL-U (`.conllu`) is read, too.
@@ -120,16 +120,16 @@ def _of_json(path: Path, irregular: IrregularPlaces) -> list[TaggedSentence]:
 
 
 def read_conll(path: Path, token_column: int = 0, tag_column: int | None = -1) -> list[TaggedSentence]:
-    """The sentences of a column file: one token per line, an empty line between sentences.
+    """Reads the sentences of a column file: one token per line, an empty line between sentences.
 
     Columns are separated by tabs, or by spaces and tabs if the first token's line has no tab; all lines have the same
-    number. Ignored are lines of `-DOCSTART-`, which end a sentence, and comments: lines that start with `#` and have
-    another number of columns, or no tag.
+    number of columns. A line of `-DOCSTART-` ends a sentence and is skipped. So are comments: lines that start with `#`
+    and have another number of columns, or no tag.
 
     Tags are converted to BIO, from the scheme that all tags of the file show together; types alone, such as PER, are
-    tags if most tokens have O. Sequences that the scheme does
-    not allow, such as O I-PER in BIO, are read as conlleval does, and counted in a warning (`IrregularInput`); so are
-    an empty token, which becomes U+FFFD, and an empty tag, which is O.
+    tags if most tokens have O. Sequences that the scheme does not allow, such as O I-PER in BIO, are read as conlleval
+    does, and counted in a warning (`IrregularInput`). An empty token, which becomes U+FFFD, and an empty tag, which
+    becomes O, are counted, too.
     """
     irregular = IrregularPlaces(path)
     return _tagged(path, list(_sentences(path, irregular, tag_column)), token_column, tag_column, irregular)
@@ -138,7 +138,7 @@ def read_conll(path: Path, token_column: int = 0, tag_column: int | None = -1) -
 def write_conll(path: Path, sentences: Iterable[Sequence[Sequence[str]]], overwrite: bool = False) -> None:
     """Writes sentences, each given as its columns (tokens, tags, ...), separated by tabs, and an empty line after each.
 
-    Without columns, it is only the empty line. conlleval reads the columns tokens, gold, predicted.
+    A sentence without columns is only the empty line. conlleval reads the columns tokens, gold, predicted.
     """
     with text_output(path, overwrite) as file:
         for columns in sentences:
@@ -147,7 +147,7 @@ def write_conll(path: Path, sentences: Iterable[Sequence[Sequence[str]]], overwr
 
 
 def check_words(sentences: Sequence[TaggedSentence], path: Path, remedy: str) -> None:
-    """Raises InputError if the tokens of all sentences are 1, 2, 3 ...: their numbers instead of the words."""
+    """Raises InputError if the tokens of all sentences are 1, 2, 3 ..., which are numbers instead of the words."""
     if _counts([list(each.tokens) for each in sentences]):
         raise InputError(f"{path}: the tokens are 1, 2, 3 ...: the column numbers them; {remedy}")
 
@@ -184,7 +184,7 @@ def _are_types(tags: list[str]) -> bool:
 
 
 def _tag(row: Row, column: int, path: Path, irregular: IrregularPlaces, inside: str = "") -> str:
-    """The tag of a row; `inside` comes before a type alone."""
+    """The tag of a row; `inside` is put before a type that stands alone."""
     tag = _column(row, column, path).strip()
     if not tag:
         irregular.note("an empty tag, read as O", row[0])
@@ -234,13 +234,13 @@ def _columns(line: str, by_tabs: bool, width: int) -> list[str]:
         is_first_missing = len(columns) == (width or 2) - 1 and line[0] in " \t" and is_tag(columns[-1])
         return ["", *columns] if is_first_missing else columns
     columns = line.split("\t")
-    while len(columns) > max(width, 1) and not columns[-1].strip():  # tabs at the end
+    while len(columns) > max(width, 1) and not columns[-1].strip():  # there may be tabs at the end
         columns.pop()
     return columns
 
 
 def _is_comment(columns: list[str], by_tabs: bool, width: int, tag_column: int | None) -> bool:
-    """Whether a line that starts with # is none of the tokens."""
+    """Whether a line that starts with # is a comment, not a token."""
     if width and len(columns) != width:
         return True
     if tag_column is None:
@@ -266,13 +266,13 @@ def _is_numbered(sentences: list[list[Row]]) -> bool:
 
 
 def _counts(sentences: list[list[str]]) -> bool:
-    """Whether all sentences are 1, 2, 3 ... or all are 0, 1, 2 ..., and at least one has two of these."""
+    """Whether all sentences count 1, 2, 3 ... or all count 0, 1, 2 ..., and at least one has two tokens."""
     numbered = any(all(each == [str(base + n) for n in range(len(each))] for each in sentences) for base in (0, 1))
     return numbered and any(len(each) > 1 for each in sentences)
 
 
 def _tag_column(sentences: list[list[Row]], after: int) -> int:
-    """The first column after `after` that has only tags; the last if none has."""
+    """The first column after `after` that has only tags, or the last column if none has."""
     return next((place for place in range(after + 1, _width(sentences)) if _only_tags(sentences, place)), -1)
 
 

@@ -1,11 +1,11 @@
-"""The columns of CoNLL-2012 (`gold_conll`), with which OntoNotes is distributed: words, entities, roles, coreference.
+"""Reads the columns of CoNLL-2012 (`gold_conll`), the format of OntoNotes: words, entities, roles, coreference.
 
-document, part, number, word, part of speech, parse, lemma, frameset, sense, speaker, entities, a column of arguments
-for each predicate, coreference. `#begin document` and `#end document` are around a document; an empty line ends a
-sentence.
+The columns are document, part, number, word, part of speech, parse, lemma, frameset, sense, speaker, entities, a column
+of arguments for each predicate, and coreference. A document stands between `#begin document` and `#end document`; an
+empty line ends a sentence.
 
-The column before the words counts them: 0, 1, 2 ..., or from 1 in SemEval-2010's columns, which begin with it. The
-words are found by it, since a document's name may have spaces.
+The column before the words counts them from 0, or from 1 in SemEval-2010's files, where it is the first. The words are
+found by this column, since the name of a document may have spaces.
 """
 
 import re
@@ -23,9 +23,10 @@ from elmo_lab.tasks.tagging import Span, tags_of
 
 BEGIN = re.compile(r"#\s*begin document\b:?\s*(?P<name>.*?)(?:; *part (?P<part>\d{1,9}))?\s*")
 END = re.compile(r"#\s*end document\b.*")
-NUMBER = 2  # the column of a word's number
+NUMBER = 2
+"""The usual column of a word's number."""
 LEMMA, FRAMESET, SPEAKER, ENTITIES, ARGUMENTS = 4, 5, 7, 8, 9
-"""Columns counted from that of the numbers."""
+"""The columns, counted from that of the numbers."""
 CELL = re.compile(r"(?P<opens>(?:\([^()*\s]+)*)\*?(?P<closes>\)*)")
 NOTHING = ("-", "_", "*", "")
 
@@ -47,7 +48,7 @@ class ColumnDocument:
     """The first number: 0 in CoNLL-2012, 1 in SemEval-2010."""
 
     def cells(self, rows: list[Row], column: int) -> list[str]:
-        """A column, counted from that of the numbers; "-" where there is none before the last column."""
+        """Returns a column, counted from that of the numbers, with "-" for cells that a row lacks."""
         place = self.number + column
         known = self.first == 0 or column == 1
         return [columns[place] if known and place < len(columns) - 1 else "-" for _, columns in rows]
@@ -55,7 +56,7 @@ class ColumnDocument:
 
 @dataclass(frozen=True)
 class TaggedPredicate:
-    """A predicate and the tags of its sentence, BIO."""
+    """A predicate and the BIO tags of its sentence."""
 
     index: int
     tags: tuple[str, ...]
@@ -64,13 +65,13 @@ class TaggedPredicate:
 
 
 def is_begin(line: str) -> bool:
-    """Whether a document begins in this line."""
+    """Returns whether a document begins in this line."""
     return BEGIN.fullmatch(line.strip()) is not None
 
 
 def read_documents(path: Path, irregular: IrregularPlaces) -> Iterator[ColumnDocument]:
-    """The documents of a file. Raises InputError for rows outside of one, and if no column counts the words."""
-    begin: tuple[int, str, int] | None = None  # line, name, part of the open document
+    """Reads the documents of a file. Raises InputError for rows outside of one, or if no column counts the words."""
+    begin: tuple[int, str, int] | None = None  # line, name and part of the open document
     sentences: list[list[Row]] = []
     for number, line in numbered_lines(path):
         if is_begin(line):
@@ -102,7 +103,10 @@ def read_documents(path: Path, irregular: IrregularPlaces) -> Iterator[ColumnDoc
 
 
 def document_entities(path: Path, irregular: IrregularPlaces) -> Iterator[tuple[list[str], tuple[str, ...], list[int]]]:
-    """The words, the named entities as BIO tags, and the lines of every sentence. Raises InputError without any."""
+    """Reads the words, the named entities as BIO tags, and the lines of every sentence.
+
+    Raises InputError if the file has no entities.
+    """
     any_bracket = False
     for document in read_documents(path, irregular):
         for rows in document.sentences:
@@ -117,7 +121,7 @@ def document_entities(path: Path, irregular: IrregularPlaces) -> Iterator[tuple[
 def read_predicates(
     path: Path, irregular: IrregularPlaces
 ) -> Iterator[tuple[int, str, list[str], Iterator[TaggedPredicate]]]:
-    """The first line, a name, the words and the predicates of every sentence."""
+    """Reads the first line, a name, the words and the predicates of every sentence."""
     for document in read_documents(path, irregular):
         for number, rows in enumerate(document.sentences):
             name = f"{document.name}/{document.part}/{number}"
@@ -141,7 +145,7 @@ def _predicates(
 
 
 def _spans(path: Path, rows: list[Row], cells: list[str]) -> list[Span]:
-    """The spans of a column of brackets; of nested ones the outer."""
+    """The spans of a column of brackets; of nested spans, only the outer ones."""
     spans, is_open = list[Span](), list[tuple[int, str]]()
     for place, cell in enumerate(cells):
         if cell in NOTHING:
@@ -164,7 +168,7 @@ def _spans(path: Path, rows: list[Row], cells: list[str]) -> list[Span]:
 
 
 def _header(line: str) -> tuple[str, int]:
-    """Name and part of `#begin document (name); part 000`."""
+    """The name and the part in a line such as `#begin document (name); part 000`."""
     found = BEGIN.fullmatch(line.strip())
     assert found is not None
     name = found["name"]
@@ -198,7 +202,7 @@ def _document(
     line, name, part = begin
     sentences = [rows for rows in sentences if rows]
     words = len(name.split())
-    # After the document's name and its part; the standard's place; SemEval's; any.
+    # The column is looked for after the document's name and part, at CoNLL-2012's place, at SemEval's, then anywhere.
     places = dict.fromkeys([words + 1, NUMBER, 0, *range(20)])
     found = next(((place, base) for place in places for base in (0, 1) if _is_count(sentences, place, base)), None)
     if found is None:
@@ -219,7 +223,7 @@ def _document(
 
 
 def _is_count(sentences: list[list[Row]], place: int, base: int) -> bool:
-    """Whether this column counts the words of every sentence, and the next can be the words."""
+    """Whether this column counts the words of every sentence, and the next one can hold the words."""
     return all(
         place + 2 < len(columns) and columns[place] == str(base + number)
         for rows in sentences
@@ -228,7 +232,7 @@ def _is_count(sentences: list[list[Row]], place: int, base: int) -> bool:
 
 
 def _most_counting(sentences: list[list[Row]], places: list[int]) -> tuple[int, int] | None:
-    """The column that counts in most rows, and its first number; None if none does in two of three."""
+    """The column that counts words in most rows, and its first number; None if no column does in two thirds of them."""
     rows = [columns for each in sentences for _, columns in each]
 
     def steps(place: int) -> int:
@@ -248,7 +252,7 @@ def _most_counting(sentences: list[list[Row]], places: list[int]) -> tuple[int, 
 
 
 def _divided(sentences: list[list[Row]], place: int, base: int, irregular: IrregularPlaces) -> list[list[Row]]:
-    """The sentences, also divided where the numbers begin again; other numbers than the next are noted."""
+    """Divides sentences where the numbers begin again, too, and notes numbers that are not the next."""
     divided: list[list[Row]] = []
     for rows in sentences:
         divided.append([])

@@ -1,7 +1,4 @@
-"""Readers and writers of coreference: CoNLL-2012 columns, JSON lines with lists of clusters, and GAP.
-
-They hold a document's sentences, speakers and clusters of mentions.
-"""
+"""Reads and writes documents with coreference: CoNLL-2012 columns, JSON lines with lists of clusters, and GAP."""
 
 import re
 from collections import Counter
@@ -47,25 +44,26 @@ class Document:
     name: str
     sentences: tuple[tuple[str, ...], ...]
     clusters: tuple[Cluster, ...] | None
-    """Mentions are in text order, clusters in the order in which they begin; a mention may be in two."""
+    """The clusters in the order in which they begin, with their mentions in text order; a mention may be in two."""
     speakers: tuple[tuple[str, ...], ...]
-    """Of every token; "" or "-" if unknown."""
+    """The speaker of every token; "" or "-" if unknown."""
     genre: str = ""
-    """As the file says, otherwise as the name begins; "" if neither does."""
+    """The genre that the file names, or that in the document's name; "" if there is neither."""
     part: int = 0
     line: int = 0
 
 
 def read_coref(path: Path, tokenizer: Tokenizer | None = None) -> list[Document]:
-    """The documents of a file; recognizes its layout:
+    """Reads the documents of a file, whose layout it recognizes:
 
-    - CoNLL-2012 and SemEval-2010 columns
-    - JSON lines: `doc_key`, `sentences`, `clusters` of `[first, last]` token, both included; optional: `speakers`, one
-      per sentence or per token, `genre` and `part`. PreCo's `mention_clusters` of `[sentence, first, after the last]`
+    - the columns of CoNLL-2012 and SemEval-2010
+    - JSON lines with `doc_key`, `sentences`, and `clusters` of `[first, last]` token, both included, or PreCo's
+      `mention_clusters` of `[sentence, first, after the last]`. They may have `genre`, `part` and `speakers`, one per
+      sentence or per token.
     - GAP: a text, a pronoun and two names, one of which it may mean (Webster et al. 2018), split by `tokenizer`
 
-    Columns have no genre: it is read from names such as `bc/cctv/00/cctv_0000` (OntoNotes) and `GUM_bio_byron`, as in
-    JSON without one. A mention in two clusters stays in both, and is counted in a warning.
+    Columns have no genre, and JSON may have none. It is then read from names such as `bc/cctv/00/cctv_0000` (OntoNotes)
+    and `GUM_bio_byron`. A mention in two clusters stays in both, and is counted in a warning.
 
     Raises InputError if brackets are not balanced, or a mention is not within its document.
     """
@@ -85,7 +83,7 @@ def read_coref(path: Path, tokenizer: Tokenizer | None = None) -> list[Document]
 
 
 def write_conll2012(path: Path, documents: Iterable[Document], overwrite: bool = False) -> None:
-    """Writes documents as CoNLL-2012 columns; fills those for name, part, number, word, speaker and coreference.
+    """Writes documents as CoNLL-2012 columns, and fills those for name, part, number, word, speaker and coreference.
 
     Raises ValueError for crossing mentions of one cluster, which this format cannot distinguish, and InputError for a
     token that is empty or contains a tab or line end.
@@ -103,7 +101,7 @@ def write_coref_json(path: Path, documents: Iterable[Document], overwrite: bool 
 
 
 def as_record(document: Document) -> dict[str, Any]:
-    """A document as a JSON object."""
+    """Returns a document as a JSON object."""
     return (
         {"doc_key": document.name, "genre": document.genre, "sentences": document.sentences}
         | {"speakers": document.speakers}
@@ -113,9 +111,9 @@ def as_record(document: Document) -> dict[str, Any]:
 
 
 def check_clusters(clusters: Iterable[Iterable[Mention]], irregular: IrregularPlaces, line: int) -> tuple[Cluster, ...]:
-    """The clusters with their mentions in text order; a mention that occurs twice stays, and is noted.
+    """Sorts the mentions of clusters in text order; a mention that occurs twice stays, and is noted.
 
-    Scores count it as the reference scorer does (`coref_scores`).
+    Scores count such a mention as the reference scorer does (`coref_scores`).
     """
     found = tuple(tuple(sorted(cluster)) for cluster in clusters)
     for mention, times in Counter(mention for cluster in found for mention in cluster).items():
@@ -125,7 +123,7 @@ def check_clusters(clusters: Iterable[Iterable[Mention]], irregular: IrregularPl
 
 
 def genre_of(name: str) -> str:
-    """The genre in a document's name, as OntoNotes and GUM have it; "" if there is none."""
+    """Returns the genre in a document's name, as OntoNotes and GUM have it, or "" if there is none."""
     found = GENRE.fullmatch(name)
     return "" if found is None else found["ontonotes"] or found["gum"]
 
@@ -161,7 +159,7 @@ def _document_of(record: dict[str, Any], number: int, place: str, irregular: Irr
 
 
 def _of_preco(clusters: list[Any], sentences: Sequence[Sequence[str]], place: str) -> list[Any]:
-    """PreCo's mentions, [sentence, first, after the last], as [first, last] of the document."""
+    """Converts PreCo's mentions, [sentence, first, after the last], to [first, last] of the document."""
     begins = [0, *accumulate(map(len, sentences))]
     try:
         return [[[begins[n] + first, begins[n] + end - 1] for n, first, end in cluster] for cluster in clusters]
@@ -212,7 +210,7 @@ def _speakers(speakers: Any, sentences: tuple[tuple[str, ...], ...], place: str)
 
 
 def _of_gap(path: Path, tokenizer: Tokenizer) -> Iterator[Document]:
-    """A document for each row: the pronoun's cluster, if it means one of the names."""
+    """Reads a document for each row, with a cluster of the pronoun and the names that it means."""
     lines = numbered_lines(path)
     next(lines)
     for number, line in lines:
@@ -244,7 +242,7 @@ def _of_gap(path: Path, tokenizer: Tokenizer) -> Iterator[Document]:
 
 def _document(path: Path, rows: conll2012.ColumnDocument, irregular: IrregularPlaces) -> Document:
     speakers = tuple(tuple(rows.cells(each, conll2012.SPEAKER)) for each in rows.sentences)
-    if rows.first:  # SemEval-2010 has none
+    if rows.first:  # the columns are SemEval-2010's, which have no speakers
         speakers = tuple(("",) * len(each) for each in speakers)
     return Document(
         rows.name,
@@ -258,9 +256,9 @@ def _document(path: Path, rows: conll2012.ColumnDocument, irregular: IrregularPl
 
 
 def _mentions(path: Path, sentences: list[list[conll2012.Row]], irregular: IrregularPlaces) -> dict[str, list[Mention]]:
-    """The mentions of each cluster, clusters in the order in which the reference scorer meets them.
+    """The mentions of each cluster, in the order in which the reference scorer meets the clusters.
 
-    Within a cluster, the last opened is closed first.
+    A bracket closes the mention of its cluster that was opened last.
     """
     clusters: dict[str, list[Mention]] = {}
     is_open: dict[str, list[tuple[int, int, int]]] = {}  # line, token and sentence of mentions that are still open
@@ -300,7 +298,7 @@ def _unbalanced(path: Path, line: int, bracket: str, problem: str) -> InputError
 def _rows(document: Document) -> Iterator[str]:
     cells = _cells(document.clusters or ())
     name = "_".join(document.name.split()) or "-"
-    name = f"_{name}" if name.startswith("#") else name  # else every row is a comment
+    name = f"_{name}" if name.startswith("#") else name  # otherwise every row would be a comment
     token = 0
     for tokens, speakers in zip(document.sentences, document.speakers, strict=True):
         for number, (word, speaker) in enumerate(zip(tokens, speakers, strict=True)):
@@ -318,7 +316,7 @@ def _rows(document: Document) -> Iterator[str]:
 
 
 def _cells(clusters: Sequence[Cluster]) -> dict[int, list[str]]:
-    """The brackets of every token that has any: closing before opening ones, so that neighbours stay separate."""
+    """The brackets of each token that has any, closing before opening ones, so that neighbours stay separate."""
     closing, opening, single = dict[int, list[str]](), dict[int, list[str]](), dict[int, list[str]]()
     for number, cluster in enumerate(clusters):
         if any(a < c < b < d for a, b in cluster for c, d in cluster):

@@ -1,4 +1,4 @@
-"""Reader and writer of premises and hypotheses: SNLI's JSON lines and `.txt`, and the Hub's rows."""
+"""Reads and writes premises and hypotheses: SNLI's JSON lines and `.txt`, and the Hub's rows."""
 
 import csv
 from collections.abc import Iterable, Iterator
@@ -12,9 +12,10 @@ from elmo.text.lines import numbered_lines
 from elmo_lab.tasks.readers import json_records, write_json_lines
 
 SNLI_LABELS = ("entailment", "contradiction", "neutral")
-NO_AGREEMENT = "-"  # SNLI: the annotators did not agree on a label
+NO_AGREEMENT = "-"
+"""SNLI's label for a pair on which the annotators did not agree."""
 BY_NUMBER = ("entailment", "neutral", "contradiction")
-"""The Hub's numbers of classes for SNLI, MultiNLI, XNLI and ANLI; -1 is no agreement."""
+"""The classes by the numbers that the Hub gives them in SNLI, MultiNLI, XNLI and ANLI; -1 means no agreement."""
 OTHER_NAMES = {"e": "entailment", "n": "neutral", "c": "contradiction", "contradictory": "contradiction"}
 UNLABELLED = ("", "hidden")
 PREMISE, HYPOTHESIS, LABEL = ("sentence1", "premise", "context"), ("sentence2", "hypothesis"), ("gold_label", "label")
@@ -24,24 +25,24 @@ EXPECTED = "sentence1, sentence2 and gold_label, or premise, hypothesis and labe
 
 @dataclass(frozen=True)
 class Pair:
-    """A premise and a hypothesis (Bowman et al. 2015), not tokenised."""
+    """A premise and a hypothesis (Bowman et al. 2015), which are not tokenised."""
 
     premise: str
     hypothesis: str
     label: str | None
-    """One of SNLI_LABELS; None if the file has none."""
+    """One of SNLI_LABELS; None if the file has no label."""
     line: int
 
 
 def read_snli(path: Path, undecided: bool = False) -> list[Pair]:
-    """The pairs of a file: JSON lines, or columns with a line of their names (SNLI's `.txt`, TSV, CSV).
+    """Reads the pairs of a file: JSON lines, or columns with a line of their names (SNLI's `.txt`, TSV, CSV).
 
-    Names are those of SNLI (`sentence1`, `sentence2`, `gold_label`) or the Hub's (`premise`, `hypothesis`, `label`,
-    whose numbers are those of `BY_NUMBER`).
+    The names are those of SNLI (`sentence1`, `sentence2`, `gold_label`) or of the Hub (`premise`, `hypothesis`,
+    `label`, whose numbers are those of `BY_NUMBER`).
 
-    Pairs with the label "-" or -1 (no agreement among annotators) are omitted, as in the paper, unless `undecided`.
-    Their label, and that of pairs of a file without labels, is None. Pairs with another label or without a text are
-    omitted and counted in a warning.
+    Pairs with the label "-" or -1 (no agreement among annotators) are omitted, as in the paper. With `undecided` they
+    are kept, with None as their label, which is also that of pairs in a file without labels. Pairs with another label
+    or without a text are omitted and counted in a warning.
     """
     irregular = IrregularPlaces(path)
     pairs, omitted = list[Pair](), 0
@@ -70,13 +71,13 @@ def write_snli(path: Path, pairs: Iterable[Pair], overwrite: bool = False) -> No
 
 
 def as_record(pair: Pair) -> dict[str, Any]:
-    """A pair as a JSON object of SNLI's."""
+    """Returns a pair as a JSON object with SNLI's keys."""
     label = {} if pair.label is None else {"gold_label": pair.label}
     return label | {"sentence1": pair.premise, "sentence2": pair.hypothesis}
 
 
 def _records(path: Path, irregular: IrregularPlaces) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of a file, by the names of their columns."""
+    """Reads the rows of a file as values by the names of their columns."""
     lines = ((number, line) for number, line in numbered_lines(path) if line.strip())
     first = next(lines, None)
     if first is None:
@@ -123,7 +124,7 @@ def _label(fields: dict[str, Any], path: Path, line: int) -> str | None:
     if isinstance(value, str) and value.strip() in UNLABELLED:
         return None
     if isinstance(value, int) or value.strip().removeprefix("-").isdecimal():
-        if "sentence1" in fields:  # such as GLUE's RTE, whose 1 is not_entailment
+        if "sentence1" in fields:  # other data sets number their classes otherwise: 1 is not_entailment in GLUE's RTE
             raise InputError(
                 f"{path}: line {line}: {name!r} is {value}, but the file does not say which class has this number;"
                 f" write {', '.join(SNLI_LABELS)}"

@@ -1,4 +1,4 @@
-"""Reader and writer of semantic roles: JSON lines of this program and of AllenNLP, `|||` lines, CoNLL-2012."""
+"""Reads and writes semantic roles: JSON lines of this program and of AllenNLP, `|||` lines, CoNLL-2012."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Predicate:
     index: int
     """The predicate's token."""
     tags: tuple[str, ...] | None
-    """BIO, with V for the predicate itself; None if the file has none."""
+    """The BIO tags, with V for the predicate itself; None if the file has no tags."""
     lemma: str = ""
     roleset: str = ""
 
@@ -40,13 +40,14 @@ class Roles:
 
 
 def read_roles(path: Path) -> list[Roles]:
-    """The sentences of a file, in one of these layouts:
+    """Reads the sentences of a file in one of these layouts:
 
     - JSON lines of `tokens` and `props`, a list of `pred` (the predicate's token, from 0), `tags` (BIO, one per token;
       optional), `lemma` and `roleset`
-    - AllenNLP's: `tokens`, `tags` and `verb_indicator`, one predicate a line; or `words` and `verbs`, its predictions
-    - `2 My cats love hats . ||| O B-A0 B-V B-A1 O`: the index of the predicate, tokens, tags (He et al. 2017)
-    - CoNLL-2012
+    - AllenNLP's JSON lines: examples of one predicate with `tokens`, `tags` and `verb_indicator`, or predictions with
+      `words` and `verbs`
+    - lines of the index of a predicate, tokens and tags (He et al. 2017): `2 My cats love hats . ||| O B-A0 B-V B-A1 O`
+    - the columns of CoNLL-2012
 
     Tags that break BIO are read as conlleval does, and counted in a warning.
     """
@@ -77,7 +78,7 @@ def write_roles(path: Path, sentences: Iterable[Roles], overwrite: bool = False)
 
 
 def as_record(sentence: Roles) -> dict[str, Any]:
-    """A sentence as a JSON object."""
+    """Returns a sentence as a JSON object."""
     name = {"id": sentence.id} if sentence.id else {}
     return name | {"tokens": sentence.tokens, "props": [_prop(predicate) for predicate in sentence.predicates]}
 
@@ -115,7 +116,7 @@ def _roles(record: dict[str, Any], number: int, place: str, irregular: Irregular
 
 
 def _props_of_allennlp(record: dict[str, Any], tokens: tuple[str, ...], place: str) -> list[dict[str, Any]]:
-    """The predicates of `verbs`, or that of `verb_indicator` and `tags`."""
+    """The predicates in `verbs`, or the one that `verb_indicator` and `tags` describe."""
     if isinstance(verbs := record.get("verbs"), list):
         tagged = [each.get("tags") for each in verbs if isinstance(each, dict)]
         return [{"pred": tags.index(VERB), "tags": tags} for tags in tagged if isinstance(tags, list) and VERB in tags]
