@@ -4,6 +4,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Self
 
+from elmo.embedding.texts import SplitText
 from elmo.errors import InputError
 from elmo.formats import native
 from elmo.integrations.reader import Reader
@@ -19,7 +20,7 @@ except ImportError as error:  # pragma: no cover
 
 @register_embeddings
 class ElmoEmbeddings(TokenEmbeddings):
-    """The vectors of all tokens of Flair's sentences.
+    """The vectors of all tokens of Flair's sentences: one `Sentence` is one sentence, so split a text into them first.
 
     - `model`: a model's name or folder, as in `elmo.load`.
     - `layers`: "mix" is a learned mix of all layers (Peters et al. 2018, eq. 1) that starts as their average. Other
@@ -52,7 +53,7 @@ class ElmoEmbeddings(TokenEmbeddings):
         return self.vectors.dim
 
     def _add_embeddings_internal(self, sentences: list[Sentence]) -> None:
-        vectors = self.vectors([[token.text for token in sentence] for sentence in sentences])
+        vectors = self.vectors([SplitText.of_tokens([token.text for token in sentence]) for sentence in sentences])
         for sentence, rows in zip(sentences, vectors, strict=True):
             for token, vector in zip(sentence, rows, strict=False):  # padding follows a sentence's end
                 token.set_embedding(self.name, vector)

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from elmo.embedding.embedder import Embedder
+from elmo.embedding.texts import SplitText
 from elmo.errors import InputError
 from elmo.formats import Model
 from elmo.formats.opened import open_model
 from elmo.text.tokenizer import WHITESPACE, Tokenizer
 
 Text = str | Sequence[str]
-"""A text, which the model's own tokenizer splits, or its tokens."""
+"""A text, which is split into sentences and tokens as the model's training text was, or the tokens of a sentence."""
 
 
 class Reader:
@@ -35,13 +36,13 @@ class Reader:
             bilm, text=self.model.text, vocabulary=words, precision=precision, device=device, release=release
         )
 
-    def tokens(self, text: Text) -> list[str]:
-        """The tokens of a text; a list of tokens is returned as it is."""
+    def split(self, text: Text) -> SplitText:
+        """A text with its sentences, as `Embedder.embed` splits it; a list of tokens is one sentence."""
         if not isinstance(text, str):
-            return list(text)
+            return SplitText.of_tokens(list(text))
         if self._tokenizer is None:  # imports spaCy, only if there is text
             self._tokenizer = Tokenizer(self._text)
-        return self._tokenizer.tokens(str(text))  # spaCy reads no subclass, such as NumPy's
+        return SplitText.of(str(text), self._tokenizer)  # spaCy reads no subclass, such as NumPy's
 
 
 def check_texts(texts: Iterable[Any]) -> list[Text]:

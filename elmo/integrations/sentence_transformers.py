@@ -27,8 +27,8 @@ class Elmo(InputModule):
     - `frozen`: False also trains the biLM, with float32 products.
     - `precision`: "float32", "bfloat16", "int8" or "int8-weights".
 
-    A text is a string, which the model's own tokenizer splits, or a list of tokens. Prompts are ignored: the model was
-    trained without.
+    A text is a string, split into sentences and tokens as the model's training text was, or a list of tokens. Prompts
+    are ignored: the model was trained without.
     """
 
     config_keys: list[str] = ["layers", "frozen", "precision"]  # noqa: RUF012  (as its base class has it)
@@ -52,14 +52,14 @@ class Elmo(InputModule):
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
         """The tokens of texts. The mask is 1 at each token; a text without tokens has one whose vector is zero."""
-        sentences = [self._reader.tokens(text) for text in check_texts(inputs)]
-        lengths = torch.tensor([max(1, len(sentence)) for sentence in sentences])  # a maximum needs a token
+        texts = [self._reader.split(text) for text in check_texts(inputs)]
+        lengths = torch.tensor([max(1, len(text.tokens)) for text in texts])  # a maximum needs a token
         mask = (torch.arange(int(lengths.max())) < lengths[:, None]).long()
-        return {"tokens": sentences, "input_ids": mask, "attention_mask": mask}
+        return {"texts": texts, "input_ids": mask, "attention_mask": mask}
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
         """Adds `token_embeddings` (B, T, D), zero where the attention mask is zero."""
-        vectors = self.vectors(features["tokens"])
+        vectors = self.vectors(features["texts"])
         missing = features["attention_mask"].shape[1] - vectors.shape[1]  # 1 if no text has tokens
         features["token_embeddings"] = torch.nn.functional.pad(vectors, (0, 0, 0, missing))
         return features

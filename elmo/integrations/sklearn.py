@@ -12,6 +12,7 @@ from jaxtyping import Float
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import Layers, keeps_layers, layer_selector
 from elmo.embedding.pooling import Pool, pool_tokens, vector_shaper
+from elmo.embedding.texts import SplitText
 from elmo.errors import InputError
 from elmo.integrations.reader import Reader, check_texts
 
@@ -74,11 +75,11 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         check_is_fitted(self)
         reader, embedder = self._loaded()
         self._check(embedder)  # set_params may have changed them
-        sentences = [reader.tokens(text) for text in check_texts(X)]
+        texts = [reader.split(text) for text in check_texts(X)]
         mixed = self.layers not in ("top", "concat") and not isinstance(self.layers, int)
         layers: Layers = self.layers if self.pool == "max" and mixed else "all"
         compute: Any = check_memory(self.memory).cache(_pooled, ignore=["embedder"])
-        kept = compute(embedder, sentences, layers, self.pool, (reader.sha256, self.precision))
+        kept = compute(embedder, texts, layers, self.pool, (reader.sha256, self.precision))
         return kept if kept.ndim == 2 else _mixed(kept, self.layers)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -121,11 +122,11 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
 
 def _pooled(
-    embedder: Embedder, sentences: list[list[str]], layers: Layers, pool: Pool, model: tuple[str, str]
+    embedder: Embedder, texts: list[SplitText], layers: Layers, pool: Pool, model: tuple[str, str]
 ) -> np.ndarray:
     """(B, N, D) for all layers, else (B, D). `model` is a key of the cache."""
     del model
-    arrays = list(map(partial(pool_tokens, pool=pool), embedder.embed_stream(sentences, layers)))
+    arrays = list(map(partial(pool_tokens, pool=pool), embedder.embed_stream(texts, layers)))
     shape = (embedder.n_layers, embedder.dim) if layers == "all" else (embedder.dim,)
     return np.stack(arrays) if arrays else np.zeros((0, *shape), np.float32)
 

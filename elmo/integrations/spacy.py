@@ -7,8 +7,10 @@ already loaded. Needs the extra `text`.
 import multiprocessing
 import os
 import tempfile
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, no_type_check
 
@@ -42,17 +44,23 @@ class Bilm:
         """The size of a vector; None, like `n_layers`, while there is no model."""
         self._files: dict[str, bytes] | None = None
         self._embedder: Any = None
+        self._own_tokenizer: Any = None
         self._process = os.getpid()
         self._check()
 
     def read(self, docs: Sequence[Doc], layers: Any = None) -> list[np.ndarray]:
         """The vectors of all tokens: (T, D), or (N, T, D) for layers "all". Whitespace has zeros.
 
-        Sentences are read separately if an earlier component has split them; otherwise the document is one sentence.
+        Sentences are read separately: those of an earlier component, or, without one, those that the model's own
+        settings find in the document's text.
         """
-        parts = [[[token for token in part if not token.is_space] for part in _sentences(doc)] for doc in docs]
+        opened = self._opened()
+        tokenizer = self._tokenizer(opened.text)
+        parts = [
+            [[token for token in part if not token.is_space] for part in _sentences(doc, tokenizer)] for doc in docs
+        ]
         sentences = [[token.text for token in part] for doc in parts for part in doc]
-        vectors = iter(self._opened().embed(sentences, self.layers if layers is None else layers))
+        vectors = iter(opened.embed(sentences, self.layers if layers is None else layers))
         found = []
         for doc, parts_of in zip(docs, parts, strict=True):
             read = np.concatenate([next(vectors) for _ in parts_of], axis=-2)
@@ -75,11 +83,11 @@ class Bilm:
 
     def take(self, files: Any) -> None:
         """Replaces the named model by the one in these files."""
-        self._files, self._embedder = files, None
+        self._files, self._embedder, self._own_tokenizer = files, None, None
         self._check()
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_embedder": None}  # it cannot be pickled
+        return vars(self) | {"_embedder": None, "_own_tokenizer": None}  # they cannot be pickled
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -112,6 +120,13 @@ class Bilm:
         if self._embedder is None:
             self._embedder = self._from_files(lambda path: Embedder.load(path, precision=self.precision))
         return self._embedder
+
+    def _tokenizer(self, text: Any) -> Any:
+        from elmo.text.tokenizer import WHITESPACE, Tokenizer
+
+        if self._own_tokenizer is None:
+            self._own_tokenizer = Tokenizer(text or WHITESPACE)
+        return self._own_tokenizer
 
     def _from_files(self, function: Any) -> Any:
         from elmo.formats import native
@@ -238,8 +253,17 @@ def _from_bytes(before: Bilm, value: bytes, name: str, model: Model[Any, Any]) -
     return before
 
 
-def _sentences(doc: Doc) -> Iterable[Span]:
-    return doc.sents if len(doc) and doc.has_annotation("SENT_START") else [doc[:]]
+def _sentences(doc: Doc, tokenizer: Any) -> Iterable[Span]:
+    if len(doc) and doc.has_annotation("SENT_START"):
+        return doc.sents
+    from elmo.embedding.texts import SplitText
+
+    split = SplitText.of(doc.text, tokenizer)
+    if split.offsets is None or len(split.sentences) < 2:
+        return [doc[:]]
+    begins = [split.offsets[first][0] for first, _ in split.sentences[1:]]
+    places = [bisect_left(doc, begin, key=lambda token: token.idx + len(token) - 1) for begin in begins]
+    return [doc[begin:end] for begin, end in pairwise(sorted({0, *places, len(doc)}))]
 
 
 def _of_token(token: Token) -> np.ndarray:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import Layers, keeps_layers, layer_selector
+from elmo.embedding.texts import SplitText
 from elmo.errors import InputError
 from elmo.formats import Model
 from elmo.integrations.reader import Reader
@@ -57,9 +58,9 @@ class TokenVectors(nn.Module):
         """Whether there is anything to train."""
         return self.mix is not None or self.bilm is not None
 
-    def forward(self, sentences: Sequence[Sequence[str]]) -> Float[Tensor, "B T D"]:
-        """T is the longest sentence's; shorter ones are padded with zeros."""
-        return self._read(sentences) if self.bilm is None else self._run(self.bilm, sentences)
+    def forward(self, texts: Sequence[SplitText]) -> Float[Tensor, "B T D"]:
+        """T is the longest text's; shorter ones are padded with zeros. Each sentence of a text is read alone."""
+        return self._read(texts) if self.bilm is None else self._run(self.bilm, texts)
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_embedder": None}  # it cannot be pickled
@@ -71,22 +72,24 @@ class TokenVectors(nn.Module):
         weights = {name: weight.detach() for name, weight in self.bilm.state_dict().items()}
         return replace(self._reader.model, weights=weights)
 
-    def _read(self, sentences: Sequence[Sequence[str]]) -> Tensor:
+    def _read(self, texts: Sequence[SplitText]) -> Tensor:
         """Reads with an `Embedder`, which caches words."""
         device = self._here.device
         if self._embedder is None or self._embedder.device != device:
             self._embedder = self._reader.embedder(self.precision, device)
         if self.mix is None:
-            return _padded(self._embedder.embed(sentences, self.layers)).to(device)
+            return _padded(list(self._embedder.embed_stream(texts, self.layers))).to(device)
         if not torch.is_grad_enabled():
             weights = (self.mix.gamma * self.mix.weights()).tolist()
-            return _padded(self._embedder.embed(sentences, weights)).to(device)
-        every = _padded([array.swapaxes(0, 1) for array in self._embedder.embed(sentences)]).to(device)
+            return _padded(list(self._embedder.embed_stream(texts, weights))).to(device)
+        every = _padded([array.swapaxes(0, 1) for array in self._embedder.embed_stream(texts)]).to(device)
         mask = torch.ones(every.shape[:2], dtype=torch.bool, device=device)
         return self.mix(every.permute(2, 0, 1, 3), mask)
 
-    def _run(self, bilm: BiLM, sentences: Sequence[Sequence[str]]) -> Tensor:
+    def _run(self, bilm: BiLM, texts: Sequence[SplitText]) -> Tensor:
         """Runs the trained biLM, and drops the boundaries."""
+        parts = [text.sentences or ((0, 0),) for text in texts]
+        sentences = [text.tokens[a:b] for text, own in zip(texts, parts, strict=True) for a, b in own]
         config, text = bilm.config.char_cnn, self._reader.model.text
         normalize = () if text is None else text.normalize
         if config is None:
@@ -99,12 +102,14 @@ class TokenVectors(nn.Module):
         inside = steps < batch.lengths[:, None] - 1
         every = output.layers[:, :, 1:-1] * inside[None, :, :, None]
         if self.mix is not None:
-            return self.mix(every, inside)
-        return (
-            torch.cat(list(every), dim=-1)
-            if self.layers == "concat"
-            else layer_selector(self.layers, len(every))(every)
-        )
+            read = self.mix(every, inside)
+        elif self.layers == "concat":
+            read = torch.cat(list(every), dim=-1)
+        else:
+            read = layer_selector(self.layers, len(every))(every)
+        rows = iter(read)
+        whole = [torch.cat([next(rows)[: end - begin] for begin, end in own]) for own in parts]
+        return nn.utils.rnn.pad_sequence(whole, True)
 
 
 def _padded(arrays: list[np.ndarray]) -> Tensor:

@@ -3,6 +3,7 @@
 As in transformers, it is separate from the model, to prepare data without one.
 """
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -51,7 +52,8 @@ class Encoding:
 class ElmoTokenizer(PreTrainedTokenizer):
     """Turns text into the ids of its words' characters, (B, T, C), between the boundaries `<S>` and `</S>`.
 
-    Words come from the model's own tokenizer, or are given (`is_split_into_words`). It needs the model's `config.json`
+    Words come from the model's own tokenizer, or are given (`is_split_into_words`). A row is one sentence: a text of
+    several gets a warning. It needs the model's `config.json`
     and, for a model that reads words, their list.
     """
 
@@ -69,7 +71,8 @@ class ElmoTokenizer(PreTrainedTokenizer):
         self._max_characters = 50 if config.char_cnn is None else config.char_cnn.max_characters_per_token
         self._vocabulary = words if config.char_cnn is None else None
         self._size = config.ids_per_token
-        self._split = Tokenizer(text or WHITESPACE).tokens
+        self._tokenizer = Tokenizer(text or WHITESPACE)
+        self._split = self._tokenizer.tokens
         self._normalize = () if text is None else text.normalize
         names = [native.CONFIG] if config.char_cnn else [native.CONFIG, native.VOCABULARY, native.LEXICON]
         self._files = {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
@@ -170,6 +173,12 @@ class ElmoTokenizer(PreTrainedTokenizer):
             )
         words = list(text) if is_split else self._split(text)
         check_tokens([words])
+        if not is_split and len(self._tokenizer.divided(words)) > 1:
+            warnings.warn(
+                f"{text[:40]!r} has several sentences, which are read as one, though the model was trained on one at a"
+                " time; give each sentence as a text of its own, as elmo.load().split(text) finds them",
+                stacklevel=4,
+            )
         words = words if limit is None else words[: max(0, limit - 2)]
         offsets, end = [], 0
         for word in words:

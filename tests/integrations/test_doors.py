@@ -7,6 +7,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tiny import tiny_model, write_tiny
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.formats import native
+from elmo.text.tokenizer import TextConfig
 
 SENTENCES = [["The", "cat", "sat", "."], ["a"], ["zażółć", "gęślą", "東京"], ["the", "cat", "ran", "home", "again"]]
 LAYERS = ["average", "top", 0]
@@ -218,3 +220,65 @@ def test_what_the_page_says_runs(section, tmp_path):
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+# Texts
+
+TEXTS = ["They sat. The cat ran!\nHome again", "a"]
+
+
+@pytest.fixture(scope="module")
+def of_english(tmp_path_factory) -> Path:
+    """A model that splits text by English rules."""
+    folder = tmp_path_factory.mktemp("english") / "model"
+    native.save(replace(tiny_model(), text=TextConfig()), folder)
+    return folder
+
+
+def test_a_text_has_the_sentences_of_the_embedder_in_every_library(of_english) -> None:
+    embedder = Embedder.load(of_english, device="cpu")
+    expected = embedder.embed(TEXTS, "average")
+    assert len(expected[0].sentences) == 3
+    for seen, vectors in zip(by_sentence_transformers(of_english, "average", TEXTS), expected, strict=True):
+        np.testing.assert_allclose(seen, vectors, atol=1e-5)
+    pooled = [vectors.mean(axis=0) for vectors in expected]
+    np.testing.assert_allclose(by_sklearn(of_english, "average", TEXTS), pooled, atol=1e-5)
+
+
+def test_a_biLM_that_is_trained_reads_each_sentence_alone(of_english) -> None:
+    """By the network itself, not by an `Embedder`."""
+    from elmo.integrations.reader import Reader
+    from elmo.integrations.token_vectors import TokenVectors
+
+    reader = Reader(str(of_english))
+    vectors = TokenVectors(reader, "average", frozen=False)([reader.split(text) for text in TEXTS])
+    expected = Embedder.load(of_english, device="cpu").embed(TEXTS, "average")
+    for seen, each in zip(vectors.detach().numpy(), expected, strict=True):
+        np.testing.assert_allclose(seen[: len(each)], each, atol=1e-5)
+        assert not seen[len(each) :].any()
+
+
+def test_a_document_without_sentences_gets_those_of_the_model(of_english) -> None:
+    import spacy
+
+    nlp = spacy.blank("en")
+    nlp.add_pipe("elmo", config={"model": str(of_english), "layers": "average"})
+    (expected,) = Embedder.load(of_english, device="cpu").embed(TEXTS[:1], "average")
+    doc = nlp(TEXTS[0])
+    there = [token.i for token in doc if not token.is_space]
+    assert [doc[i].text for i in there] == list(expected.tokens)
+    np.testing.assert_allclose(doc.tensor[there], expected, atol=1e-5)
+    assert not doc.has_annotation("SENT_START"), "the component adds vectors alone"
+
+
+def test_transformers_warns_of_several_sentences_in_a_row(of_english) -> None:
+    from transformers import AutoTokenizer
+
+    import elmo.integrations.transformers  # noqa: F401
+
+    tokenizer = AutoTokenizer.from_pretrained(of_english)
+    with pytest.warns(UserWarning, match="several sentences"):
+        tokenizer(TEXTS[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tokenizer("The cat ran!")
