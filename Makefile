@@ -12,7 +12,7 @@ export OMP_NUM_THREADS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --durations=10
 INTEGRATIONS := tests/integrations tests/model/test_torch_programs.py tests/ops/test_interpreted.py $(addprefix tests/repository/test_,extras.py readme.py wheel.py)
 
-.PHONY: setup demo serve test test-lab test-integrations test-engines test-processes test-transformers test-originals test-cpus test-emulated test-systems lint types docs commands models model-wheels picture results release format clean
+.PHONY: setup demo serve test test-lab test-integrations test-engines test-processes test-transformers test-originals test-cpus test-emulated test-systems test-pythons lint types docs commands models model-wheels picture results release format clean
 
 setup: $(SETUP)
 
@@ -111,6 +111,20 @@ docs: $(DOCS)
 test-systems: $(SETUP)
 	$(BIN)/pyright --pythonplatform Darwin
 	$(BIN)/pyright --pythonplatform Windows
+	@for version in 3.12 3.13 3.14; do echo "Python $$version"; $(BIN)/pyright --pythonversion $$version || exit 1; done
+
+# Other Pythons of this machine (PATH, pyenv) compile all of the package and run what needs no torch, of which there may be no
+# build for them here. One without an interpreter is named and left out.
+test-pythons: $(SETUP)
+	@for version in 3.12 3.13 3.14; do \
+	  python=$$(ls -d $$HOME/.pyenv/versions/$$version*/bin/python /usr/bin/python$$version /usr/local/bin/python$$version 2>/dev/null | tail -1); \
+	  if [ -z "$$python" ]; then echo "Python $$version: not on this machine"; continue; fi; \
+	  where=build/python$$version; rm -rf $$where; $$python -m venv $$where || exit 1; \
+	  $$where/bin/python -m pip install -q rich safetensors filelock || exit 1; $$where/bin/python -m pip install -q --no-deps . || exit 1; \
+	  $$where/bin/python -W error -m compileall -q -f elmo elmo_lab || exit 1; \
+	  for command in --help "train --help" "info" "models norwegian"; do (cd $$where && bin/elmo $$command >/dev/null) || exit 1; done; \
+	  echo "Python $$version: $$($$python --version), without torch"; \
+	done
 
 commands: $(SETUP)
 	$(BIN)/python docs/commands.py
