@@ -22,7 +22,7 @@ from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.formats import native
 
-TEXTS = ["the cat sat", "dogs", "a  very long\nwalk home", "", "  "]
+TEXTS = ["the cat sat", "dogs", "a  very long\twalk home", "", "  "]
 TOKENS = [["the", "cat", "sat"], ["dogs"], ["a", "very", "long", "walk", "home"], [], []]
 
 
