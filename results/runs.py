@@ -1,6 +1,5 @@
 """Lines of tables -> what is compared: the arms of a task, their scores, the best of them."""
 
-import re
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,11 +8,11 @@ from typing import Any
 from elmo.formats.opened import is_bilm
 from elmo_lab.probes import weights
 from elmo_lab.tasks import task as tasks
+from elmo_lab.tasks.queue import TRIAL
 from results.tables import Run, read
 
 ORDER = ("none", "as-it-is", "input", "output", "both", "cove", "fine-tuned")
 """The order of arms; the first one that a task has is the baseline."""
-TRIAL = re.compile(r"/trial-\d+$")
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,9 @@ def comparisons(table: str, below: str = "") -> dict[str, Comparison]:
     for name, run in read(table).items():
         if run["kind"] != "task" or not name.startswith(below):
             continue
-        arm = TRIAL.sub("", name.removeprefix(below))
+        whole = name.removeprefix(below)
+        arm, _, last = whole.rpartition("/")
+        arm = arm if arm and TRIAL.fullmatch(last) else whole
         if arm not in chosen or _first(run) > _first(chosen[arm]):
             chosen[arm] = run
     rows: dict[str, list[SeedRuns]] = {}
