@@ -37,7 +37,7 @@ class BrokenError(Exception):
 
 
 def break_off(text, output, rows, **options):
-    def progress(done):
+    def progress(done, _total):
         if done == rows:
             raise BrokenError
 
@@ -121,7 +121,7 @@ def test_rows_after_another_warm_text_are_refused(text, tmp_path):
     output = tmp_path / "v.npz"
     warm = [embedder(state="warm", warm_text=[words]) for words in ("a b", "c d")]
 
-    def progress(done):
+    def progress(done, _total):
         if done == 25:
             raise BrokenError
 
@@ -201,7 +201,7 @@ def test_a_run_begins_where_no_other_works(text, tmp_path, monkeypatch):
 def test_an_output_that_another_has_written_meanwhile_stays(text, tmp_path, resume):
     output = tmp_path / "v.npz"
 
-    def progress(done):
+    def progress(done, _total):
         output.write_bytes(b"of another")
 
     with pytest.raises(FileExistsError, match="the output exists"):
@@ -223,7 +223,7 @@ def test_of_a_link_what_it_points_to_is_replaced(text, tmp_path, resume):
 
 
 def test_without_resume_nothing_is_kept(text, tmp_path):
-    def progress(done):
+    def progress(done, _total):
         raise BrokenError
 
     with pytest.raises(BrokenError):
