@@ -1,10 +1,11 @@
 """The ELMo classes of AllenNLP, with the same names and results, for programs written for them.
 
-- `Elmo`, `batch_to_ids`: a module for a task's network, biLM and learned mixes; `ElmoTokenEmbedder`, one mix
-- `_ElmoBiLm`, `_ElmoCharacterEncoder`: all layers, or only the token layer
-- `ElmoEmbedder`: sentences -> arrays of all layers
-- files may be given by their published addresses, once `elmo pull` has downloaded them
-- state dicts saved from AllenNLP's classes load, and `allennlp_state_dict` makes them
+- `Elmo` is a module for the network of a task: a biLM and learned mixes of its layers; `batch_to_ids` makes its input
+- `ElmoTokenEmbedder` has one such mix
+- `_ElmoBiLm` gives all layers, `_ElmoCharacterEncoder` only the token layer
+- `ElmoEmbedder` turns sentences into arrays of all layers
+- files can be named by their published addresses, once `elmo pull` has downloaded them
+- state dicts that were saved from AllenNLP's classes can be loaded, and `allennlp_state_dict` makes such state dicts
 
 AllenNLP's LSTMs kept their state, so a repeated sentence got different vectors. Here every sentence starts from zero;
 `state="carry"` does what AllenNLP did.
@@ -46,14 +47,14 @@ class ScalarMix(StandIn):
         if len(initial) != mixture_size:
             raise ConfigurationError(f"{len(initial)} initial scalar parameters were given to mix {mixture_size}")
         self.mixture_size = mixture_size
-        self.do_layer_norm = bool(do_layer_norm)  # programs give a name for true
+        self.do_layer_norm = bool(do_layer_norm)  # some programs pass a name instead of True
         self.scalar_parameters = nn.ParameterList(
             nn.Parameter(torch.tensor([float(value)]), requires_grad=trainable) for value in initial
         )
         self.gamma = nn.Parameter(torch.ones(1), requires_grad=trainable)
 
     def forward(self, tensors: Sequence[Tensor] | Tensor, mask: Tensor | None = None) -> Tensor:
-        """Returns `gamma * sum_k softmax(w)_k * tensor_k`; all tensors have one shape (..., D).
+        """Returns `gamma * sum_k softmax(w)_k * tensor_k`; all tensors have the same shape (..., D).
 
         With layer norm, which needs `mask` (...), each tensor is first shifted and scaled to mean 0 and variance 1
         over all its numbers where the mask is not zero.
@@ -78,7 +79,7 @@ class Elmo(StandIn):
     `forward` that returns a dictionary of `activations` and `mask`.
 
     `state` is "reset" or "carry"; `allennlp` is the version that the program was written for, which decides the type of
-    masks: int64 for 0.9, bool since 1.0. By default both are what `install_shims` was told.
+    masks: int64 for 0.9, bool since 1.0. The defaults of both are the values given to `install_shims`.
     """
 
     def __init__(
@@ -124,11 +125,11 @@ class Elmo(StandIn):
         return [getattr(self, name) for name in self._mixes]
 
     def get_output_dim(self) -> int:
-        """The size of a vector (D)."""
+        """Returns the size of a vector (D)."""
         return self._elmo_lstm.get_output_dim()
 
     def forward(self, inputs: Tensor | None, word_inputs: Tensor | None = None) -> dict[str, Any]:
-        """The mixes of a batch: `elmo_representations`, a list of (B, T, D), and `mask` (B, T).
+        """Returns the mixes of a batch: `elmo_representations`, a list of (B, T, D), and `mask` (B, T).
 
         `inputs` is (B, T, 50) as from `batch_to_ids`, `word_inputs` is (B, T), for `vocab_to_cache`; both may have more
         axes between B and T, which the results keep. Padding is zero. With `keep_sentence_boundaries`, T includes `<S>`
@@ -147,7 +148,7 @@ class Elmo(StandIn):
         mixed = [getattr(self, name)(layers, mask) * mask[:, :, None] for name in self._mixes]
         if not self._keep_sentence_boundaries:
             mixed = [without_boundaries(vectors, mask) for vectors in mixed]
-            mask = mask[:, 2:]  # two tokens fewer: a mask is ones, then zeros
+            mask = mask[:, 2:]  # a mask is ones, then zeros, so this removes the two boundaries
         mixed = [self._dropout(vectors) for vectors in mixed]
         mask = mask if self._has_bool_masks else mask.long()
         return {
@@ -186,11 +187,11 @@ class ElmoTokenEmbedder(StandIn):
         self.output_dim = projection_dim or size
 
     def get_output_dim(self) -> int:
-        """The size of a vector."""
+        """Returns the size of a vector (D)."""
         return self.output_dim
 
     def forward(self, inputs: Tensor, word_inputs: Tensor | None = None) -> Tensor:
-        """The vectors (B, T, D) of a batch, as `Elmo.forward` takes it."""
+        """Returns the vectors (B, T, D) of a batch; the arguments are those of `Elmo.forward`."""
         (vectors,) = self._elmo(inputs, word_inputs)["elmo_representations"]
         return vectors if self._projection is None else self._projection(vectors)
 
@@ -206,7 +207,7 @@ def _outer_shape(inputs: Tensor | None, word_inputs: Tensor | None) -> torch.Siz
 
 
 def _normalized(layers: Tensor, mask: Tensor) -> Tensor:
-    """Each layer (..., D) with mean 0 and variance 1 over its numbers where the mask (...) is true."""
+    """Shifts and scales each layer (..., D) to mean 0 and variance 1 over its numbers where the mask (...) is true."""
     inside = mask[None, ..., None].to(layers.dtype)
     axes, count = tuple(range(1, layers.ndim)), inside.sum() * layers.shape[-1]
     mean = (layers * inside).sum(dim=axes, keepdim=True) / count

@@ -1,4 +1,4 @@
-"""The biLM of AllenNLP's classes: all layers of a batch with boundaries, the token layer alone, and the state kept."""
+"""The biLM in AllenNLP's classes: it gives all layers of a batch or only the token layer, and can keep its state."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ PathLike = str | Path
 
 
 class StandIn(nn.Module):
-    """A module that says what it is when a program asks for a name that it lacks."""
+    """A module whose error for a missing name says that it is a stand-in, and which names it has."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -32,7 +32,7 @@ class StandIn(nn.Module):
 
 
 class _ElmoCharacterEncoder(StandIn):
-    """The token layer alone, which adds boundaries. AllenNLP's name, which programs import."""
+    """The token layer alone, which adds boundaries. Programs import it by this name, which is AllenNLP's."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class _ElmoCharacterEncoder(StandIn):
 
     @classmethod
     def _of(cls, bilm: BiLM, has_bool_masks: bool) -> "_ElmoCharacterEncoder":
-        """The encoder of a biLM, with the same weights."""
+        """Returns the encoder of a biLM, with which it shares the weights."""
         made = cls.__new__(cls)
         nn.Module.__init__(made)
         made._take(bilm, has_bool_masks)
@@ -60,11 +60,11 @@ class _ElmoCharacterEncoder(StandIn):
         self._has_bool_masks = has_bool_masks
 
     def get_output_dim(self) -> int:
-        """The size of a token's vector, half of that of a layer (P)."""
+        """Returns the size of a token's vector (P), half the size of a layer's."""
         return self.output_dim
 
     def forward(self, inputs: Tensor) -> dict[str, Tensor]:
-        """`token_embedding` (B, T + 2, P) of characters (B, T, 50), and `mask` (B, T + 2)."""
+        """Returns `token_embedding` (B, T + 2, P) of characters (B, T, 50), and `mask` (B, T + 2)."""
         char_ids, lengths = _bounded_characters(inputs, self._characters)
         vectors = self.token_encoder(char_ids.long().flatten(0, 1)).view(*char_ids.shape[:2], -1)
         mask = torch.arange(char_ids.shape[1], device=lengths.device) < lengths[:, None]
@@ -72,7 +72,7 @@ class _ElmoCharacterEncoder(StandIn):
 
 
 class _ElmoBiLm(StandIn):
-    """The biLM alone, which adds boundaries: all layers of a batch. AllenNLP's name, which programs import."""
+    """The biLM alone, which adds boundaries and gives all layers. Programs import it by this name of AllenNLP's."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class _ElmoBiLm(StandIn):
 
     @property
     def num_layers(self) -> int:
-        """Layers of vectors (N), the token layer included."""
+        """The number of layers (N), including the token layer."""
         return self.bilm.config.lstm.n_layers + 1
 
     @property
@@ -103,11 +103,11 @@ class _ElmoBiLm(StandIn):
         return _ElmoCharacterEncoder._of(self.bilm, self._has_bool_masks)
 
     def get_output_dim(self) -> int:
-        """The size of a vector (D)."""
+        """Returns the size of a vector (D)."""
         return 2 * self.bilm.config.lstm.projection_dim
 
     def create_cached_cnn_embeddings(self, tokens: Sequence[str]) -> None:
-        """Encodes these words now; `word_inputs` of `forward` are indices of this list."""
+        """Encodes these words now; the `word_inputs` of `forward` are then indices into this list."""
         trained = self.bilm.token_encoder.embedding.requires_grad
         self._word_embedding = nn.Embedding.from_pretrained(self._encode(tokens).detach(), freeze=not trained)
 
@@ -143,7 +143,7 @@ class _ElmoBiLm(StandIn):
 
 
 class ElmoLstm(StandIn):
-    """The LSTM state carried between calls, where AllenNLP kept it: `elmo._elmo_lstm._elmo_lstm`.
+    """Carries the LSTM state between calls; AllenNLP kept it at the same place, `elmo._elmo_lstm._elmo_lstm`.
 
     It has no weights; it is a module so that programs find `stateful` and `reset_states` among a network's modules. Row
     i of a batch continues from row i of the previous batch. Additional rows start from zero; rows that a smaller batch
@@ -160,7 +160,7 @@ class ElmoLstm(StandIn):
         self._states = ()
 
     def before(self, bilm: BiLM, rows: int) -> LstmState | None:
-        """The initial state of a batch with `rows` rows."""
+        """Returns the initial state of a batch with `rows` rows; None if no state is carried."""
         if not self.stateful:
             return None
         states = self._states or ()
@@ -179,13 +179,13 @@ class ElmoLstm(StandIn):
 
 
 def remove_sentence_boundaries(tensor: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, T + 2, D) and (B, T + 2) without the first and last token of each row; zeros after its tokens."""
+    """Removes the first and last token of each row from (B, T + 2, D) and its mask; padding is zero."""
     inside = (mask.sum(dim=1) - 2)[:, None] > torch.arange(max(mask.shape[1] - 2, 0), device=mask.device)
     return tensor[:, 1:-1] * inside[:, :, None], inside.to(mask.dtype)
 
 
 def allennlp_state_dict(module: nn.Module) -> dict[str, Tensor]:
-    """`module.state_dict()` with AllenNLP's names and arrays for the biLM of every `Elmo` in it, which AllenNLP loads.
+    """Returns a state dict that AllenNLP loads: every biLM in the module has AllenNLP's names and arrays.
 
     The arrays are new; the sums of biases are rounded.
     """
@@ -200,7 +200,7 @@ def allennlp_state_dict(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _read_weights(module: "_ElmoBiLm", state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-    """Converts weights with AllenNLP's names to ours."""
+    """Converts weights that have AllenNLP's names to those of elmo, in place."""
     theirs = [name for name in state_dict if allennlp_state.is_foreign(name.removeprefix(prefix))]
     if not theirs:
         return
@@ -213,7 +213,7 @@ def _read_weights(module: "_ElmoBiLm", state_dict: dict[str, Any], prefix: str, 
 
 
 def _load(options_file: PathLike | None, weight_file: PathLike | None) -> Model:
-    """The model in two files; without options, anything that `elmo.load` opens."""
+    """Loads the model from two files or, without an options file, from anything that `elmo.load` opens."""
     if weight_file is None:
         raise InputError("weight_file is None; a weights file or a module is expected")
     model = formats.load(weight_file) if options_file is None else formats.load(options_file, weight_file)
@@ -228,14 +228,14 @@ def _load(options_file: PathLike | None, weight_file: PathLike | None) -> Model:
 
 
 def _bounded_characters(inputs: Tensor, width: int) -> tuple[Int[Tensor, "B T C"], Int[Tensor, " B"]]:
-    """The characters with boundaries added, and the lengths with them."""
+    """Adds boundaries to the characters; returns them and the lengths, which include the boundaries."""
     char_ids, lengths = _to_width(inputs, width), (inputs > 0).any(dim=-1).sum(dim=1)
     begin, end = torch.from_numpy(encode_words([BOS, EOS], width)).to(char_ids)
     return _with_boundaries(char_ids, lengths, begin, end), lengths + 2
 
 
 def _to_width(char_ids: Int[Tensor, "B T c"], width: int) -> Int[Tensor, "B T C"]:
-    """Cuts or pads words to `width` characters, as they would have been encoded."""
+    """Cuts or pads each word to `width` characters, as if it had been encoded with this width."""
     missing = width - char_ids.shape[-1]
     if missing > 0:
         padding = torch.where(char_ids[..., :1] > 0, PADDING, 0)
@@ -248,7 +248,7 @@ def _to_width(char_ids: Int[Tensor, "B T c"], width: int) -> Int[Tensor, "B T C"
 
 
 def _with_boundaries(tokens: Tensor, lengths: Int[Tensor, " B"], begin: Tensor, end: Tensor) -> Tensor:
-    """Adds `begin` before and `end` after the tokens of each row: (B, T, X) becomes (B, T + 2, X)."""
+    """Inserts `begin` before and `end` after the tokens of each row: (B, T, X) -> (B, T + 2, X)."""
     rows, steps, size = tokens.shape
     longer = tokens.new_zeros(rows, steps + 2, size)
     longer[:, 1:-1] = tokens
@@ -258,5 +258,5 @@ def _with_boundaries(tokens: Tensor, lengths: Int[Tensor, " B"], begin: Tensor, 
 
 
 def without_boundaries(vectors: Float[Tensor, "B T D"], mask: Tensor) -> Float[Tensor, "B t D"]:
-    """Removes the two boundaries of each row: (B, T + 2, D) becomes (B, T, D), with zeros after the tokens."""
+    """Removes the two boundaries of each row: (B, T + 2, D) -> (B, T, D). The vectors after a row's tokens are zero."""
     return vectors[:, 1:-1] * mask[:, 2:, None]

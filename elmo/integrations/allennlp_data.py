@@ -1,6 +1,6 @@
-"""The names of AllenNLP's data package that ELMo programs touch: character ids, and what goes in and comes out.
+"""The names of AllenNLP's data package that programs for ELMo use: tokens, their indexer and its character ids.
 
-Not here are AllenNLP's instances, fields, iterators and configuration files.
+AllenNLP's instances, fields, iterators and configuration files have no stand-ins.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from elmo.text.characters import BEGIN_WORD, END_WORD, PADDING, encode_words
 from elmo.text.marks import BOS, EOS
 
 WIDTH = 50
-"""The characters of a word, its two marks included."""
+"""The number of character ids of a word, including its two marks."""
 DEFAULT_PADDING_TOKEN, DEFAULT_OOV_TOKEN = "@@PADDING@@", "@@UNKNOWN@@"
 TOKENS = "elmo_tokens"
 """The key of the indices since AllenNLP 1.0."""
@@ -28,7 +28,7 @@ class ConfigurationError(InputError):
 
     @property
     def message(self) -> str:
-        """The message, as in the original."""
+        """The message, under the name that the original has for it."""
         return str(self)
 
 
@@ -42,18 +42,18 @@ class Token:
         return self.text or ""
 
     def ensure_text(self) -> str:
-        """The text. Raises ValueError without one."""
+        """Returns the text. Raises ValueError if the token has none."""
         if self.text is None:
             raise ValueError("the token has no text")
         return self.text
 
 
 class Vocabulary:
-    """An argument of the indexer, which does not use it."""
+    """A vocabulary, which the indexer accepts but does not use."""
 
 
 def cached_path(url_or_filename: str | Path, cache_dir: str | Path | None = None, **options: Any) -> str:
-    """The file at a path, or the copy in elmo's cache of a file that was published at this address, as a path.
+    """Returns the path of a file, or for the address of a published file, the path of its copy in elmo's cache.
 
     Nothing is downloaded: raises FileNotFoundError, which names the command, for a published model that is not in the
     cache. `cache_dir` and other options have no effect.
@@ -67,9 +67,9 @@ def cached_path(url_or_filename: str | Path, cache_dir: str | Path | None = None
 
 @dataclass
 class ELMoCharacterMapper:
-    """Maps a word to its 50 character ids, shifted by one: 0 is no word.
+    """Maps a word to its 50 character ids, which are shifted by one, since 0 stands for no word.
 
-    `tokens_to_add` maps special tokens to the character that stands for them, not shifted.
+    `tokens_to_add` maps each special token to the character that stands for it; this number is not shifted.
     """
 
     tokens_to_add: Mapping[str, int] | None = None
@@ -84,7 +84,7 @@ class ELMoCharacterMapper:
         self.tokens_to_add = self.tokens_to_add or {}
 
     def convert_word_to_char_ids(self, word: str) -> list[int]:
-        """The ids of one word."""
+        """Returns the ids of one word."""
         assert self.tokens_to_add is not None
         if word in self.tokens_to_add:
             ids = [BEGIN_WORD, self.tokens_to_add[word] + 1, END_WORD]
@@ -94,7 +94,7 @@ class ELMoCharacterMapper:
 
 @dataclass(eq=False)
 class ELMoTokenCharactersIndexer:
-    """Turns tokens into character ids, with the methods of AllenNLP 0.9 and of 1 and 2."""
+    """Turns tokens into character ids; it has the methods of AllenNLP 0.9 and those of versions 1 and 2."""
 
     namespace: str = "elmo_characters"
     tokens_to_add: Mapping[str, int] | None = None
@@ -110,22 +110,22 @@ class ELMoTokenCharactersIndexer:
     def tokens_to_indices(
         self, tokens: Sequence[Any], vocabulary: Any = None, index_name: str = TOKENS
     ) -> dict[str, list[list[int]]]:
-        """The ids of each token, by `index_name`. Raises ConfigurationError for a token without text."""
+        """Returns the ids of each token under `index_name`. Raises ConfigurationError for a token without text."""
         texts = [token.text for token in tokens]
         if any(text is None for text in texts):
             raise ConfigurationError("ELMoTokenCharactersIndexer needs tokens with their text")
         return {index_name: [self._mapper.convert_word_to_char_ids(text) for text in texts]}
 
     def get_padding_lengths(self, token: Any) -> dict[str, int]:
-        """No other lengths than the number of tokens."""
+        """Returns nothing, since only the number of tokens varies."""
         return {}
 
     def get_empty_token_list(self) -> dict[str, list[Any]]:
-        """The indices of no tokens."""
+        """Returns the indices of an empty list of tokens."""
         return {TOKENS: []}
 
     def as_padded_tensor(self, tokens: Any, desired_num_tokens: Any, padding_lengths: Any = None) -> Any:
-        """The ids as (T, 50), with zeros up to `desired_num_tokens`: a tensor for a list, a dictionary for one."""
+        """Pads ids to `desired_num_tokens` with zeros: (T, 50). A dictionary gives a dictionary of tensors."""
         if isinstance(tokens, Mapping):
             return {name: _padded(ids, desired_num_tokens[name]) for name, ids in tokens.items()}
         return _padded(tokens, desired_num_tokens)
@@ -133,7 +133,7 @@ class ELMoTokenCharactersIndexer:
     def as_padded_tensor_dict(
         self, tokens: Mapping[str, list[list[int]]], padding_lengths: Mapping[str, int]
     ) -> dict[str, Tensor]:
-        """Does what `as_padded_tensor` does; AllenNLP has this name since 1.0."""
+        """Pads ids as `as_padded_tensor` does; AllenNLP has this method since 1.0."""
         return {name: _padded(ids, padding_lengths[name]) for name, ids in tokens.items()}
 
 

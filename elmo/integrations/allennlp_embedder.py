@@ -1,4 +1,4 @@
-"""`ElmoEmbedder` of AllenNLP 0.9, and its functions, which turn sentences into arrays or into AllenNLP's HDF5 file."""
+"""The `ElmoEmbedder` of AllenNLP 0.9: it turns sentences into arrays of all layers, or into AllenNLP's HDF5 file."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +27,7 @@ DEFAULT_BATCH_SIZE = 64
 
 
 class ElmoEmbedder:
-    """Turns tokenised sentences into arrays (N, T, D) of all layers, without gradients or boundaries.
+    """Turns tokenised sentences into arrays (N, T, D) of all layers, without gradients and boundaries.
 
     `cuda_device` is a GPU's number, or -1 for the CPU; `state` and `allennlp` are those of `Elmo`.
     """
@@ -42,13 +42,13 @@ class ElmoEmbedder:
         allennlp: str | None = None,
     ) -> None:
         self.cuda_device = cuda_device
-        usable_device(self._device)  # refuse it before the weights are read
+        usable_device(self._device)  # a missing GPU is reported before the weights are read
         self.elmo_bilm = _ElmoBiLm(options_file, weight_file, state=state, allennlp=allennlp).to(self._device)
         self._embedder: Embedder | None = None
-        self._packed: list[Any] = []  # marks of the weights that it has packed
+        self._packed: list[Any] = []  # the state of the weights when the embedder packed them
 
     def batch_to_embeddings(self, batch: Iterable[Iterable[str]]) -> tuple[Tensor, Tensor]:
-        """The layers (B, N, T, D) of a batch, zero at padding, and its mask (B, T)."""
+        """Returns the layers (B, N, T, D) of a batch, which are zero at padding, and its mask (B, T)."""
         with torch.no_grad():
             output = self.elmo_bilm(batch_to_ids(batch).to(self._device))
         mask = output["mask"]
@@ -56,13 +56,13 @@ class ElmoEmbedder:
         return torch.stack(layers, dim=1), mask[:, 2:]
 
     def embed_sentence(self, sentence: Iterable[str]) -> np.ndarray:
-        """Returns all layers of one sentence, (N, T, D) in float32. Raises InputError for a string."""
+        """Returns all layers of one sentence: (N, T, D), float32. Raises InputError for a string."""
         return self.embed_batch([sentence])[0]
 
     def embed_batch(self, batch: Iterable[Iterable[str]]) -> list[np.ndarray]:
         """Returns all layers of each sentence, in order: (N, T, D); an empty sentence has T = 0.
 
-        Raises InputError for strings as sentences.
+        Raises InputError if a sentence is a string.
         """
         batch = token_lists(batch)
         if self.elmo_bilm._elmo_lstm.stateful:
@@ -70,14 +70,14 @@ class ElmoEmbedder:
             lengths = mask.sum(dim=1).tolist()
             return [row[:, :length].cpu().numpy() for row, length in zip(vectors, lengths, strict=True)]
         weights = [(self._device, weight.data_ptr(), weight._version) for weight in self.elmo_bilm.bilm.parameters()]
-        if self._embedder is None or self._packed != weights:  # a program may load others, or train these
+        if self._embedder is None or self._packed != weights:  # a program may load other weights, or train these
             self._embedder, self._packed = Embedder(self.elmo_bilm.bilm, device=self._device), weights
         return self._embedder.embed(batch)
 
     def embed_sentences(
         self, sentences: Iterable[Iterable[str]], batch_size: int = DEFAULT_BATCH_SIZE
     ) -> Iterator[np.ndarray]:
-        """Yields the arrays of `embed_batch` one at a time, for any number of sentences."""
+        """Yields the array of one sentence at a time, as in `embed_batch`, for any number of sentences."""
         if batch_size < 1:
             raise InputError(f"batch_size is {batch_size}; at least 1 is expected")
         waiting = iter(sentences)
@@ -114,7 +114,7 @@ class ElmoEmbedder:
                     if not key.strip("./ ") or "\0" in key or key in output.file:
                         raise ValueError("it is empty, repeated or contains the character 0")
                     output.file.create_dataset(key, data=select(torch.from_numpy(array)).numpy())
-                except (TypeError, ValueError) as error:  # also from HDF5: a dataset "and" excludes "and/or"
+                except (TypeError, ValueError) as error:  # HDF5 raises them, too: a dataset "and" excludes "and/or"
                     raise InputError(
                         f"{output_file_path}: line {number} ({key[:40]!r}) cannot be a key ({error}); use line numbers"
                         " (without --use-sentence-keys)"
@@ -136,4 +136,4 @@ class ElmoEmbedder:
         raise AttributeError(missing_name_line("ElmoEmbedder", name, public_names(self)))
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_embedder": None}  # the copy packs weights for its own processor
+        return self.__dict__ | {"_embedder": None}  # the copy packs the weights for its own processor

@@ -1,4 +1,4 @@
-"""The function of bilm-tf, the original program, that made vectors of a file."""
+"""A stand-in for the function of bilm-tf, the original program, that writes the vectors of a file."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def dump_bilm_embeddings(
     *,
     state: StatePolicy | None = None,
 ) -> None:
-    """Writes all layers (N, T, D) of every line of a file, tokens between spaces, as the datasets 0, 1, ... of HDF5.
+    """Writes all layers (N, T, D) of every line of a file to HDF5, as the datasets 0, 1, ...; spaces separate tokens.
 
     `vocab_file` has no effect: every word is encoded once anyway. With `state="carry"` each line is read in a batch of
     its own, from the state after the line before, as the original did.

@@ -1,7 +1,7 @@
 """The `Embedder` of ELMoForManyLangs, for programs written for it.
 
 The original carried the LSTM state between batches and shuffled them, so its numbers changed from run to run. Here
-every sentence starts from zero, like the first batch of a new `Embedder` there; `state="carry"` does what it did.
+every sentence starts from zero, like the first batch of a new `Embedder` there; `state="carry"` carries the state.
 """
 
 import random
@@ -21,11 +21,11 @@ from elmo.text.lexicon import Lexicon
 
 
 class Embedder:
-    """One model, on a GPU if there is one.
+    """Embeds sentences with one model, on a GPU if there is one.
 
     `model_dir` is a folder of ELMoForManyLangs, or any other model that `elmo.load` opens. `batch_size` only has an
     effect with `state="carry"`: batches of sentences of similar length then run in an order drawn from Python's
-    `random`, each row from the state of that row in the batch before, also from call to call.
+    `random`. Each row starts from the state of the same row in the batch before, also across calls.
     """
 
     def __init__(self, model_dir: str | Path, batch_size: int = 64, *, state: StatePolicy | None = None) -> None:
@@ -41,7 +41,7 @@ class Embedder:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The sizes, with the original's names, as far as programs ask for them."""
+        """The sizes that programs read, under the names that the original has for them."""
         lstm = self.model.config.lstm
         encoder = {"name": "elmo", "dim": lstm.dim, "projection_dim": lstm.projection_dim, "n_layers": lstm.n_layers}
         return {"encoder": encoder | {"cell_clip": lstm.cell_clip, "proj_clip": lstm.proj_clip}}
@@ -62,10 +62,10 @@ class Embedder:
         return _ids(self._embedder.vocabulary, "characters")
 
     def sents2elmo(self, sents: Sequence[Sequence[str]], output_layer: int = -1) -> list[np.ndarray]:
-        """One float32 array per sentence, in order, without boundaries.
+        """Returns one float32 array per sentence, in order, without boundaries.
 
-        `output_layer` is a layer's number (0 is the word encoder): (T, D); -1, the average of all layers: (T, D); or
-        -2, all layers: (N, T, D). An empty sentence has T = 0.
+        `output_layer` is the number of a layer (0 is the word encoder) or -1 for the average of all layers, which give
+        (T, D), or -2 for all layers, which gives (N, T, D). An empty sentence has T = 0.
         """
         layers, lists = self._layers(output_layer), token_lists(sents)
         if self._embedder.state != "carry":

@@ -1,4 +1,4 @@
-"""ELMo in Flair: `ElmoEmbeddings` is one of its `TokenEmbeddings`. Needs the package flair."""
+"""ELMo in Flair: `ElmoEmbeddings` is one of its `TokenEmbeddings`. This module needs the package flair."""
 
 import tempfile
 from pathlib import Path
@@ -25,9 +25,9 @@ class ElmoEmbeddings(TokenEmbeddings):
     - `model`: a model's name or folder, as in `elmo.load`.
     - `layers`: "mix" is a learned mix of all layers (Peters et al. 2018, eq. 1) that starts as their average. Other
       choices are fixed, as in `Embedder.embed`, except "all".
-    - `frozen`: False also trains the biLM, with float32 products.
+    - `frozen`: with False, the biLM is trained, too, in float32.
     - `precision`: "float32", "bfloat16", "int8" or "int8-weights".
-    - `name`: name of these vectors at a token, for stacked embeddings.
+    - `name`: the name of these vectors at a token, for stacked embeddings.
 
     Flair saves the biLM with a tagger, which then loads without the model's folder.
     """
@@ -59,7 +59,7 @@ class ElmoEmbeddings(TokenEmbeddings):
                 token.set_embedding(self.name, vector)
 
     def to_params(self) -> dict[str, Any]:
-        """The settings and the model's files."""
+        """Returns the settings and the files of the model."""
         vectors = self.vectors
         settings = {"layers": vectors.layers, "frozen": vectors.bilm is None, "precision": vectors.precision}
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Holds, for the whole process, how far the stand-ins follow the original programs, and names what a stand-in lacks."""
+"""Settings of the whole process for how the stand-ins behave, and their error line for a name that they lack."""
 
 import re
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ class Originals:
     """The defaults of the stand-ins' classes, which `install_shims` sets."""
 
     state: StatePolicy = "reset"
-    """"reset": every sentence starts from zero; "carry": LSTM states go on as in the original program."""
+    """With "reset" every sentence starts from zero; with "carry" LSTM states are carried on as in the original."""
     allennlp: str = "0.9"
     """The version of AllenNLP for which the program was written."""
 
@@ -25,7 +25,7 @@ CHOSEN = Originals()
 
 
 def chosen_state(state: StatePolicy | None) -> StatePolicy:
-    """The given policy, or else the one for the process. Raises InputError for another name."""
+    """Returns the given policy, or if it is None, that of the process. Raises InputError for an unknown name."""
     found = CHOSEN.state if state is None else state
     if found not in ("reset", "carry"):
         raise InputError(f"state is {found!r}; reset or carry is expected")
@@ -33,7 +33,7 @@ def chosen_state(state: StatePolicy | None) -> StatePolicy:
 
 
 def masks_are_bool(version: str | None) -> bool:
-    """Whether this version of AllenNLP (None: the one for the process) has masks of booleans: since 1.0."""
+    """Returns whether this version of AllenNLP has boolean masks, as all since 1.0; None is the process's version."""
     version = CHOSEN.allennlp if version is None else version
     if re.fullmatch(r"[012](\.\d+){0,2}", str(version)) is None:
         raise InputError(f"allennlp is {version!r}; a version such as 0.9, 1 or 2.10 is expected")
@@ -41,13 +41,13 @@ def masks_are_bool(version: str | None) -> bool:
 
 
 def missing_name_line(stand_in: str, name: str, has: Iterable[str]) -> str:
-    """The line for a name that a stand-in does not have."""
+    """Returns the error line for a name that a stand-in does not have."""
     names = ", ".join(sorted(has))
     return f"{stand_in} is elmo-torch's stand-in and has no {name!r}; it has {names} (see {PAGE})"
 
 
 def public_names(owner: object) -> list[str]:
-    """The names of a stand-in's object, for `missing_name_line`: its public ones, modules and properties."""
+    """Returns the names that a stand-in's object has, for `missing_name_line`: public ones, modules and properties."""
     of_class = [name for name, value in vars(type(owner)).items() if name[0] != "_" or isinstance(value, property)]
     own = [name for name in vars(owner) if name[0] != "_" and name not in ("training", "call_super_init")]
     return [*of_class, *own, *vars(owner).get("_modules", ()), *vars(owner).get("_parameters", ())]

@@ -1,4 +1,4 @@
-"""Ray: a corpus on the processors and GPUs of a cluster, and vectors as a step of Ray Data::
+"""Embeds a corpus on the processors and GPUs of a Ray cluster, or as a step of Ray Data::
 
     from elmo.integrations.ray import embed
     vectors = embed(ray.data.read_parquet("in/"), Settings(layers="top"))
@@ -31,17 +31,19 @@ from elmo.embedding.corpus_rows import Part
 from elmo.errors import InputError, in_one_line
 
 TASKS_OF_AN_ACTOR = 2
-"""The part being written, and the next."""
+"""An actor has the part that it writes, and the next one, so that it never waits."""
 
 
 def run_parts(job: CorpusJob, parts: Sequence[Part], workers: int | None = None, threads: int = 1) -> Iterator[Receipt]:
-    """An engine of `elmo.embedding.corpus`: parts go to a pool of actors, each with a model and `threads` processors.
+    """Runs parts on a pool of actors, each with a model and `threads` processors.
 
-    The cluster is that of the variable RAY_ADDRESS, or this machine. By default there are as many `workers` as fit, or
-    one per GPU if there are GPUs. A lost actor is restarted where there is room, and a part whose receipt was lost is
-    checked again.
+    It is an engine of `elmo.embedding.corpus`.
 
-    Raises InputError if the cluster has no room, and the errors of workers.
+    The variable RAY_ADDRESS names the cluster; without it, this machine is used. By default there are as many `workers`
+    as fit, or one per GPU if there are GPUs. A lost actor is restarted where there is room, and a part whose
+    receipt was lost is checked again.
+
+    Raises InputError if the cluster has no room or a worker has failed.
     """
     ray = _ray()
     _start(ray)
@@ -62,8 +64,10 @@ def run_parts(job: CorpusJob, parts: Sequence[Part], workers: int | None = None,
 
 
 def embed(dataset: Any, settings: Settings | None = None, workers: int | None = None, threads: int = 1) -> Any:
-    """A Ray dataset with the columns `id`, `tokens`, `vectors`, `shape`, `sentence_ends` and `error` (why a row has no
-    vectors); `dataset` has `id`, and `text` or `tokens`.
+    """Embeds a Ray dataset with the columns `id`, and `text` or `tokens`.
+
+    The result has the columns `id`, `tokens`, `vectors`, `shape`, `sentence_ends` and `error`, which says why a row has
+    no vectors.
 
     `workers` and `threads` are those of `run_parts`. Raises the errors of `elmo.formats.load`, and InputError if the
     cluster has no room.
@@ -76,8 +80,10 @@ def embed(dataset: Any, settings: Settings | None = None, workers: int | None = 
 
 
 class PartWorker:
-    """An actor that writes parts of a corpus. It returns errors that the user can fix, since Ray would pass only their
-    text to the driver."""
+    """An actor that writes parts of a corpus.
+
+    It returns the errors that a user can fix, since Ray would pass only their text to the driver.
+    """
 
     def __init__(self, job: CorpusJob, device: str, threads: int) -> None:
         self._open = partial(open_worker, job, device, threads)
@@ -119,16 +125,16 @@ def _ray() -> Any:
 
 
 def _start(ray: Any) -> None:
-    """Starts Ray, unless the program has."""
+    """Starts Ray, unless the program has started it."""
     if not ray.is_initialized():
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no usage statistics
-        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # losses that are retried are no errors here
+        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # a lost worker is tried again, so its loss is no error
         logging.getLogger("ray.data").setLevel(logging.ERROR)
         ray.init(log_to_driver=False, logging_level=logging.ERROR)
 
 
 def _pool(ray: Any, workers: int | None, threads: int) -> tuple[dict[str, Any], str]:
-    """Options of `map_batches` for the actors, and their device. Ray sets an actor's OMP_NUM_THREADS to num_cpus."""
+    """Returns the options of `map_batches` and the actors' device. Ray sets OMP_NUM_THREADS of an actor to num_cpus."""
     has = ray.cluster_resources()
     cpus, gpus = int(has.get("CPU", 0)), int(has.get("GPU", 0))
     room = gpus or cpus // threads

@@ -28,7 +28,7 @@ class Reader:
         self._tokenizer: Tokenizer | None = None
 
     def embedder(self, precision: Any = "float32", device: Any = None, release: bool = False) -> Embedder:
-        """An embedder. With `release`, frees this reader's weights while packing them, which halves the memory."""
+        """Returns an embedder. With `release`, the reader's weights are freed while packing, to halve the memory."""
         bilm, words = self.model.bilm(), self.model.inputs
         if release:
             self.model = replace(self.model, weights={}, lm_head=None)
@@ -37,16 +37,16 @@ class Reader:
         )
 
     def split(self, text: Text) -> SplitText:
-        """A text with its sentences, as `Embedder.embed` splits it; a list of tokens is one sentence."""
+        """Splits a text into sentences as `Embedder.embed` does; a list of tokens is one sentence."""
         if not isinstance(text, str):
             return SplitText.of_tokens(list(text))
-        if self._tokenizer is None:  # imports spaCy, only if there is text
+        if self._tokenizer is None:  # the tokenizer imports spaCy, which lists of tokens do not need
             self._tokenizer = Tokenizer(self._text)
-        return SplitText.of(str(text), self._tokenizer)  # spaCy reads no subclass, such as NumPy's
+        return SplitText.of(str(text), self._tokenizer)  # spaCy refuses subclasses of str, such as NumPy's
 
 
 def check_texts(texts: Iterable[Any]) -> list[Text]:
-    """The texts as a list. Raises InputError, a ValueError, if they are not texts."""
+    """Returns the texts as a list. Raises InputError, which is a ValueError, if they are not texts."""
     if isinstance(texts, str):
         raise InputError(f"{texts[:40]!r} is a string; a list of texts is expected: [text]")
     if getattr(texts, "ndim", 1) != 1:

@@ -1,4 +1,7 @@
-"""ELMo in sentence-transformers: `SentenceTransformer(modules=[Elmo(), Pooling(...)])`. Needs the extra `sentence`."""
+"""ELMo in sentence-transformers: `SentenceTransformer(modules=[Elmo(), Pooling(...)])`.
+
+This module needs the extra `sentence`.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,11 +27,11 @@ class Elmo(InputModule):
     - `model`: a model's name or folder, as in `elmo.load`.
     - `layers`: "mix" is a learned mix of all layers (Peters et al. 2018, eq. 1) that starts as their average. Other
       choices are fixed, as in `Embedder.embed`, except "all".
-    - `frozen`: False also trains the biLM, with float32 products.
+    - `frozen`: with False, the biLM is trained, too, in float32.
     - `precision`: "float32", "bfloat16", "int8" or "int8-weights".
 
     A text is a string, split into sentences and tokens as the model's training text was, or a list of tokens. Prompts
-    are ignored: the model was trained without.
+    are ignored, since the model was trained without them.
     """
 
     config_keys: list[str] = ["layers", "frozen", "precision"]  # noqa: RUF012  (as its base class has it)
@@ -43,7 +46,7 @@ class Elmo(InputModule):
         self.frozen = frozen
         self.precision = precision
         self._reader = Reader(str(model))
-        self.tokenizer: Any = self._reader  # the trainer needs one
+        self.tokenizer: Any = self._reader  # the library's trainer needs one
         self.vectors = TokenVectors(self._reader, layers, frozen, precision)
 
     def get_embedding_dimension(self) -> int:
@@ -51,21 +54,21 @@ class Elmo(InputModule):
         return self.vectors.dim
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
-        """The tokens of texts. The mask is 1 at each token; a text without tokens has one whose vector is zero."""
+        """Returns the tokens and a mask that is 1 at each; an empty text has one token with a zero vector."""
         texts = [self._reader.split(text) for text in check_texts(inputs)]
-        lengths = torch.tensor([max(1, len(text.tokens)) for text in texts])  # a maximum needs a token
+        lengths = torch.tensor([max(1, len(text.tokens)) for text in texts])  # a maximum needs at least one
         mask = (torch.arange(int(lengths.max())) < lengths[:, None]).long()
         return {"texts": texts, "input_ids": mask, "attention_mask": mask}
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
         """Adds `token_embeddings` (B, T, D), zero where the attention mask is zero."""
         vectors = self.vectors(features["texts"])
-        missing = features["attention_mask"].shape[1] - vectors.shape[1]  # 1 if no text has tokens
+        missing = features["attention_mask"].shape[1] - vectors.shape[1]  # this is 1 if no text has tokens
         features["token_embeddings"] = torch.nn.functional.pad(vectors, (0, 0, 0, missing))
         return features
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
-        """Writes a native model and the settings to a folder, which `elmo.load` also opens."""
+        """Writes the settings and a model in the native format to a folder, which `elmo.load` also opens."""
         with atomic_path(Path(output_path), overwrite=True, holds=(*native.FILES, self.config_file_name)) as folder:
             native.save(self.vectors.model(), folder)
             self.save_config(str(folder))

@@ -1,4 +1,4 @@
-"""The names of packages that no longer install, for programs that still import them."""
+"""Registers stand-ins under the names of packages that can no longer be installed, for programs that import them."""
 
 import runpy
 import sys
@@ -16,14 +16,14 @@ from elmo.integrations.originals import PAGE, StatePolicy, chosen_state, masks_a
 
 
 def install_shims(*, state: StatePolicy | None = None, allennlp: str | None = None) -> list[str]:
-    """Lets `import allennlp.modules.elmo` and the like find our stand-ins; returns the registered names.
+    """Lets `import allennlp.modules.elmo` and the like find elmo's stand-ins; returns the registered names.
 
     Stand-ins are there for allennlp, bilm, elmoformanylangs and simple_elmo; an installed package is not touched. Call
     it before the imports that need it; a second call registers nothing.
 
     `state="carry"` lets their LSTM states go on from batch to batch, as the originals did; `allennlp` is the version of
-    AllenNLP that the program was written for: masks are int64 in 0.9 and bool since 1.0. Both hold for what is made
-    afterwards in this process, and stay as they were where they are not given.
+    AllenNLP that the program was written for: masks are int64 in 0.9 and bool since 1.0. Both apply to objects that are
+    made afterwards in this process; None leaves a setting as it was.
     """
     originals.CHOSEN.state = chosen_state(state)
     masks_are_bool(allennlp)
@@ -40,7 +40,7 @@ def install_shims(*, state: StatePolicy | None = None, allennlp: str | None = No
 def run_program(
     program: Sequence[str], is_module: bool = False, state: StatePolicy = "reset", allennlp: str = "0.9"
 ) -> None:
-    """Runs a Python program, a path and its arguments or a module and its arguments, with the stand-ins installed."""
+    """Runs a Python program with the stand-ins installed; `program` is a path or a module, and its arguments."""
     install_shims(state=state, allennlp=allennlp)
     name, *arguments = program
     with _arguments([name, *arguments]):
@@ -64,7 +64,7 @@ def _arguments(arguments: list[str]) -> Iterator[None]:
 
 
 def _stand_ins() -> dict[str, dict[str, Any]]:
-    """The content of each module."""
+    """Returns the content of each module by the module's name."""
     from elmo.integrations import allennlp, allennlp_data, allennlp_embedder, bilm_tf, elmoformanylangs, simple_elmo
 
     def of(module: ModuleType, *names: str) -> dict[str, Any]:
@@ -113,21 +113,21 @@ def _is_there(package: str) -> bool:
 
 
 class _StandIn(ModuleType):
-    """A module that says what it is when a program asks for a name that it lacks."""
+    """A module whose error for a missing name says that it is a stand-in, and which names it has."""
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"module {missing_name_line(self.__name__, name, _public(self))}")
 
 
 class _NoSuchModule:
-    """Refuses the modules that the stand-ins lack, in a line that says what they have."""
+    """Reports modules that the stand-ins lack, in a line that says which names they have."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Raises ModuleNotFoundError if `name` is one of a stand-in's package; else it may be found elsewhere."""
+        """Raises ModuleNotFoundError if `name` belongs to a stand-in's package; other modules are found elsewhere."""
         parent, _, last = name.rpartition(".")
         module = sys.modules.get(parent)
         if isinstance(module, _StandIn) and not last.startswith("__"):
-            # Without `name=`, or `from allennlp.modules import X` would hide this line behind one of Python's.
+            # With `name=`, Python would replace this line by its own in `from allennlp.modules import X`.
             raise ModuleNotFoundError(missing_name_line(parent, last, _public(module)))
 
 

@@ -1,4 +1,4 @@
-"""The `ElmoModel` of simple_elmo, for programs written for it, with the behaviour that its README describes.
+"""The `ElmoModel` of simple_elmo, for programs written for it. It behaves as the README of simple_elmo describes.
 
 Two errors of the original are corrected: the average of all layers uses each layer's own vectors, and padding is never
 counted. Every sentence starts from zero; the original warmed up and carried the LSTM state, as `state="carry"` does.
@@ -21,10 +21,10 @@ CHOICES = ("average", "top", "all")
 
 
 class ElmoModel:
-    """A model, after `load`.
+    """Embeds texts with the model that `load` opens.
 
     With `state="carry"` every call begins at zero, reads the first batch once to warm up, and carries the state of
-    every row from batch to batch, as the original did; with a `session` also from call to call.
+    every row from batch to batch, as the original did; with a `session`, calls do not begin at zero.
     """
 
     def __init__(self, *, state: StatePolicy | None = None) -> None:
@@ -37,8 +37,8 @@ class ElmoModel:
     def load(self, directory: str | Path, max_batch_size: int = 32, limit: int = 100, full: bool = False) -> str:
         """Opens a model: a folder of options and weights, a ZIP of the NLPL repository, or what `elmo.load` opens.
 
-        `max_batch_size` only has an effect with carried state. `limit` and `full` are accepted without effect: words
-        are encoded once anyway, and a softmax is read when it is needed.
+        `max_batch_size` only has an effect with carried state. `limit` and `full` have no effect: every word is encoded
+        once anyway, and a softmax is read when it is needed.
         """
         self._embedder = Embedder.load(
             directory, state=self.state, batch_size=max_batch_size, keep_state=self.state == "carry"
@@ -53,10 +53,10 @@ class ElmoModel:
         layers: str = "average",
         session: Any = None,
     ) -> np.ndarray:
-        """Vectors of all tokens, float64: (sentences, T of the longest, D); for layers "all", (sentences, N, T, D).
+        """Returns the vectors of all tokens, float64: (sentences, T, D) or, for layers "all", (sentences, N, T, D).
 
-        Zero after a sentence's last token. `layers` is "average", "top" or "all"; `warmup` and `session` only have an
-        effect with carried state.
+        T is that of the longest sentence; shorter ones are padded with zeros. `layers` is "average", "top" or "all".
+        `warmup` and `session` only have an effect with carried state.
         """
         arrays = list(self._embed(texts, layers, warmup, session))
         longest = max((array.shape[-2] for array in arrays), default=0)
@@ -72,10 +72,10 @@ class ElmoModel:
         layers: str = "average",
         session: Any = None,
     ) -> np.ndarray:
-        """The mean of a sentence's vectors, scaled to length 1: (sentences, D); for layers "all", (sentences, N, D).
+        """Returns each sentence's mean vector, scaled to length 1: (sentences, D) or, for "all", (sentences, N, D).
 
-        For "all", the whole matrix has length 1. Zero for an empty sentence. The arguments are those of
-        `get_elmo_vectors`, and so is the type.
+        For "all", each sentence's matrix as a whole has length 1. An empty sentence gives zeros. The arguments and the
+        type of the result are those of `get_elmo_vectors`.
         """
         sums = [array.sum(axis=-2, dtype=np.float64) for array in self._embed(texts, layers, warmup, session)]
         units = [total / (float(np.linalg.norm(total)) or 1.0) for total in sums]
@@ -84,16 +84,16 @@ class ElmoModel:
     def get_elmo_substitutes(
         self, data: Sequence[str | Sequence[str]], topn: int = 3, nodelimiters: bool = True
     ) -> list[list[dict[str, Any]]]:
-        """Returns the `topn` words that the forward and the backward language model expect at each token of a sentence.
+        """Returns the `topn` words that the forward and the backward language model expect at each token.
 
-        Each is a dictionary of `word`, `forward` and `backward`; those hold `candidates` (ids in the vocabulary),
-        `candidate_words` and `logp` (log-probabilities, rounded), best first. A sentence is a string of tokens between
-        spaces, or a list. `nodelimiters` has no effect: boundaries are never listed. Raises InputError if the model has
-        no softmax.
+        A token has a dictionary of `word`, `forward` and `backward`; the latter two hold `candidates` (ids in the
+        vocabulary), `candidate_words` and `logp` (rounded log-probabilities), best first. A sentence is a string of
+        tokens between spaces, or a list. `nodelimiters` has no effect: boundaries are never listed. Raises InputError
+        if the model has no softmax.
         """
         del nodelimiters
         if self._scorer is None:
-            self._loaded  # noqa: B018  (says that no model is loaded)
+            self._loaded  # noqa: B018  (raises an error if no model is loaded)
             self._scorer = Scorer(formats.load(self._directory))
         lists = token_lists(text.split() if isinstance(text, str) else text for text in check_outer(data))
         return [self._substitutes(self._scorer, sentence, topn) for sentence in lists]
@@ -113,23 +113,23 @@ class ElmoModel:
 
     @property
     def vector_size(self) -> int:
-        """D."""
+        """The size of a vector (D)."""
         return self._loaded.dim
 
     @property
     def n_layers(self) -> int:
-        """N."""
+        """The number of layers (N), including the token layer."""
         return self._loaded.n_layers
 
     @property
     def max_chars(self) -> int:
-        """The characters that the model reads of a word, with both marks."""
+        """The number of characters that the model reads of a word, including the two marks."""
         return self._loaded.bilm.config.ids_per_token
 
     def _embed(self, texts: Sequence[Sequence[str]], layers: str, warmup: bool, session: Any) -> Iterator[np.ndarray]:
         if layers not in CHOICES:
             raise InputError(f"layers is {layers!r}; one of {', '.join(CHOICES)} is expected")
-        embedder, texts = self._loaded, token_lists(texts)  # a string would be read as a text, not by its characters
+        embedder, texts = self._loaded, token_lists(texts)  # a string would be split into characters
         if self.state == "carry":
             if session is None:
                 embedder.reset_state()
@@ -154,5 +154,5 @@ class ElmoModel:
 
 
 def divide_chunks(data: Sequence[Any], n: int) -> Iterator[Sequence[Any]]:
-    """The data in parts of `n`; the last has the rest."""
+    """Yields the data in parts of `n`; the last part may be shorter."""
     return (data[start : start + n] for start in range(0, len(data), n))

@@ -1,4 +1,4 @@
-"""ELMo in scikit-learn: `make_pipeline(ElmoVectorizer(), LogisticRegression())`. Needs the extra `sklearn`."""
+"""ELMo in scikit-learn: `make_pipeline(ElmoVectorizer(), LogisticRegression())`. It needs the extra `sklearn`."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -24,7 +24,7 @@ except ImportError as error:  # pragma: no cover
 
 
 class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """One vector per text: the mean (maximum, sum) of its tokens' vectors.
+    """Gives one vector per text: the mean, maximum or sum of the vectors of its tokens.
 
     - `model`: a model's name or folder, as in `elmo.load`.
     - `layers`: as in `Embedder.embed`, except "all", since a row has no layers; "concat" joins them.
@@ -71,10 +71,10 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return super().fit_transform(X if hasattr(X, "__len__") else list(X), y, **fit_params)
 
     def transform(self, X: Iterable[Any]) -> Float[np.ndarray, "B _"]:
-        """One row of float32 numbers per text; zeros for a text without tokens."""
+        """Returns one row of float32 numbers per text; a text without tokens has zeros."""
         check_is_fitted(self)
         reader, embedder = self._loaded()
-        self._check(embedder)  # set_params may have changed them
+        self._check(embedder)  # set_params may have changed the parameters
         texts = [reader.split(text) for text in check_texts(X)]
         mixed = self.layers not in ("top", "concat") and not isinstance(self.layers, int)
         layers: Layers = self.layers if self.pool == "max" and mixed else "all"
@@ -94,14 +94,14 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def __getstate__(self) -> Any:
         state: Any = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_held"}  # it cannot be pickled
+        return {name: value for name, value in state.items() if name != "_held"}  # the embedder cannot be pickled
 
     @property
     def _n_features_out(self) -> int:
         return self.n_features_out_
 
     def _check(self, embedder: Embedder) -> None:
-        """Checks the parameters here, since scikit-learn does not in __init__."""
+        """Checks the parameters; scikit-learn wants no checks in __init__."""
         layer_selector(self.layers, embedder.n_layers)
         pool: Any = self.pool
         if pool is None:
@@ -124,7 +124,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 def _pooled(
     embedder: Embedder, texts: list[SplitText], layers: Layers, pool: Pool, model: tuple[str, str]
 ) -> np.ndarray:
-    """(B, N, D) for all layers, else (B, D). `model` is a key of the cache."""
+    """Returns (B, N, D) for all layers, else (B, D). `model` only serves as a key of the cache."""
     del model
     arrays = list(map(partial(pool_tokens, pool=pool), embedder.embed_stream(texts, layers)))
     shape = (embedder.n_layers, embedder.dim) if layers == "all" else (embedder.dim,)

@@ -1,7 +1,7 @@
 """ELMo in spaCy: the component `nlp.add_pipe("elmo")`, and `elmo.Tok2Vec.v1` for training configurations.
 
 spaCy finds both by entry points and imports this file for every pipeline, so the top imports only what spaCy has
-already loaded. Needs the extra `text`.
+already loaded. This module needs the extra `text`.
 """
 
 import multiprocessing
@@ -32,9 +32,9 @@ except ImportError as error:  # pragma: no cover
 
 
 class Bilm:
-    """A biLM for documents, opened at first use, since a saved pipeline supplies its model later.
+    """A biLM that reads documents. It is opened at first use, since a saved pipeline supplies its model later.
 
-    Raises InputError if there is such a model and it lacks the layers.
+    Raises InputError if the model exists and lacks the layers.
     """
 
     def __init__(self, model: str, layers: Any, precision: str) -> None:
@@ -49,7 +49,7 @@ class Bilm:
         self._check()
 
     def read(self, docs: Sequence[Doc], layers: Any = None) -> list[np.ndarray]:
-        """The vectors of all tokens: (T, D), or (N, T, D) for layers "all". Whitespace has zeros.
+        """Returns the vectors of all tokens: (T, D), or (N, T, D) for layers "all". Whitespace has zeros.
 
         Sentences are read separately: those of an earlier component, or, without one, those that the model's own
         settings find in the document's text.
@@ -70,7 +70,7 @@ class Bilm:
         return found
 
     def files(self) -> dict[str, bytes]:
-        """The model in the native format, without its softmax."""
+        """Returns the files of the model in the native format, without its softmax."""
         from elmo.formats import load, native
 
         if self._files is None:
@@ -87,11 +87,11 @@ class Bilm:
         self._check()
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_embedder": None, "_own_tokenizer": None}  # they cannot be pickled
+        return vars(self) | {"_embedder": None, "_own_tokenizer": None}  # neither can be pickled
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        if multiprocessing.parent_process() is None:  # read from a file, not sent to a worker
+        if multiprocessing.parent_process() is None:  # it was read from a file, not sent to a worker
             self._process = os.getpid()
 
     def _check(self) -> None:
@@ -103,7 +103,7 @@ class Bilm:
         except (FileNotFoundError, InputError):
             if self._files is not None:
                 raise
-            return  # nothing of this name here, or something else: a saved pipeline has its own files
+            return  # a saved pipeline brings its own files, which need not exist under this name
         n_layers = self.n_layers = found.config.lstm.n_layers + 1
         if keeps_layers(self.layers):
             raise InputError(f"layers is {self.layers!r}; one vector per token is expected: try 'average' or 'concat'")
@@ -164,7 +164,7 @@ class ElmoVectors(Pipe):
         return self
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        """Writes a native folder, which `elmo.load` also opens."""
+        """Writes a folder in the native format, which `elmo.load` also opens."""
         from elmo.disk.files import atomic_path
         from elmo.formats import native
 
@@ -192,7 +192,7 @@ SETTINGS = {"model": "default", "layers": "average", "precision": "float32"}
 @Language.factory("elmo", assigns=["doc.tensor"], default_config=SETTINGS)
 @no_type_check  # the type checker's wrapper in the tests would hide argument names from spaCy
 def make_elmo(nlp: Language, name: str, model: str, layers: Any, precision: str) -> ElmoVectors:
-    """The component; its settings are those of `Embedder.load` and `embed`, except the layers "all"."""
+    """Makes the component; its settings are those of `Embedder.load` and `embed`, except the layers "all"."""
     if layers == "mix":
         raise InputError("layers is 'mix', which must be trained (elmo.Tok2Vec.v1); here try 'average'")
     return ElmoVectors(name, Bilm(model, layers, precision))
@@ -271,7 +271,7 @@ def _of_token(token: Token) -> np.ndarray:
 
 
 def _mean(part: Doc | Span) -> np.ndarray:
-    """The mean of all tokens except whitespace; zero without any."""
+    """Returns the mean vector of all tokens except whitespace, or zeros if there are none."""
     tensor = part.doc.tensor
     rows = [token.i for token in part if not token.is_space]
     return tensor[rows].mean(axis=0) if rows else np.zeros(tensor.shape[-1], np.float32)

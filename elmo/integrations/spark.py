@@ -1,9 +1,9 @@
-"""Spark: a column of vectors, by `mapInArrow`::
+"""Adds a column of vectors to a Spark DataFrame with `mapInArrow`::
 
     from elmo.integrations.spark import embed
     vectors = embed(spark.read.parquet("in/"), Settings(layers="top"))
 
-elmo must be installed where the executors run, and find its model there by the same name.
+elmo must be installed where the executors run, and the model must have the same name there.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,8 +21,10 @@ from elmo.text.tokenizer import Tokenizer
 
 
 def embed(frame: Any, settings: Settings | None = None, threads: int = 1, device: str = "cpu") -> Any:
-    """A DataFrame with the columns `id`, `tokens`, `vectors` (a row's numbers, flat), `shape`, `sentence_ends` and
-    `error` (why a row has no vectors); `frame` has `id`, and `text` or `tokens`.
+    """Embeds a DataFrame with the columns `id`, and `text` or `tokens`.
+
+    The result has the columns `id`, `tokens`, `vectors` (the numbers of a row in one list), `shape`, `sentence_ends`
+    and `error`, which says why a row has no vectors.
 
     Every Python process of an executor loads the model once and computes with `threads` threads, as set by
     `spark.task.cpus`. Spark's numbers are float32. Raises the errors of `elmo.formats.load`, and InputError.
@@ -69,6 +71,6 @@ def _embed(
 
 @lru_cache(maxsize=1)
 def _loaded(settings: Settings, sha256: str, threads: int, device: str) -> tuple[Embedder, Tokenizer]:
-    """Cached per executor process, which Spark reuses."""
+    """Loads the model once per process, since Spark reuses the processes of an executor."""
     torch.set_num_threads(threads)
     return load_embedder(settings, sha256, device)

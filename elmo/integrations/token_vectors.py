@@ -1,4 +1,4 @@
-"""TokenVectors: the biLM as a module in another library's network. Tokens in, padded vectors out."""
+"""The biLM as a module in another library's network: `TokenVectors` turns tokens into padded vectors."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ class TokenVectors(nn.Module):
     """
 
     _here: Tensor
-    """An empty tensor that marks the device of the module."""
+    """An empty tensor, which moves with the module and so tells its device."""
 
     def __init__(self, reader: Reader, layers: Any = "mix", frozen: bool = True, precision: str = "float32") -> None:
         super().__init__()
@@ -59,14 +59,14 @@ class TokenVectors(nn.Module):
         return self.mix is not None or self.bilm is not None
 
     def forward(self, texts: Sequence[SplitText]) -> Float[Tensor, "B T D"]:
-        """T is the longest text's; shorter ones are padded with zeros. Each sentence of a text is read alone."""
+        """Returns the vectors, padded with zeros to the longest text (T). Each sentence of a text is read alone."""
         return self._read(texts) if self.bilm is None else self._run(self.bilm, texts)
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_embedder": None}  # it cannot be pickled
+        return vars(self) | {"_embedder": None}  # the embedder cannot be pickled
 
     def model(self) -> Model:
-        """The biLM as it is now, for saving."""
+        """Returns the model with the current weights, for saving."""
         if self.bilm is None:
             return self._reader.model
         weights = {name: weight.detach() for name, weight in self.bilm.state_dict().items()}
@@ -113,5 +113,5 @@ class TokenVectors(nn.Module):
 
 
 def _padded(arrays: list[np.ndarray]) -> Tensor:
-    """Joins arrays of T_i rows into one zero-padded tensor (B, T, ...)."""
+    """Joins arrays of different numbers of rows into one tensor (B, T, ...), padded with zeros."""
     return nn.utils.rnn.pad_sequence([torch.from_numpy(np.ascontiguousarray(array)) for array in arrays], True)

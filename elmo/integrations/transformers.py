@@ -1,7 +1,7 @@
 """ELMo in transformers: `import elmo.integrations.transformers`, then `AutoModel`, `AutoTokenizer`, `pipeline`.
 
 transformers opens a folder in the native format (`elmo convert`), and `elmo.load` opens one that transformers saved.
-Needs the extra `transformers`.
+This module needs the extra `transformers`.
 """
 
 from collections.abc import Sequence
@@ -74,17 +74,17 @@ class ElmoConfig(PretrainedConfig):
 
     @property
     def hidden_size(self) -> int:
-        """D."""
+        """The size of a vector (D)."""
         return 2 * self.bilm.lstm.projection_dim
 
     @property
     def num_hidden_layers(self) -> int:
-        """Layers above the token layer (N - 1)."""
+        """The number of layers above the token layer (N - 1)."""
         return self.bilm.lstm.n_layers
 
 
 class ElmoModel(PreTrainedModel):
-    """The biLM. `last_hidden_state` (B, T, D) is its top layer; `hidden_states` are all, the token layer first.
+    """The biLM. `last_hidden_state` (B, T, D) is its top layer; `hidden_states` are all layers, the token layer first.
 
     `input_ids` (B, T, C) are from `ElmoTokenizer`, with the boundaries `<S>` and `</S>` first and last. Their zeros are
     padding, with zero vectors; `attention_mask` says the same and is not used.
@@ -93,7 +93,7 @@ class ElmoModel(PreTrainedModel):
     config_class = ElmoConfig
     base_model_prefix = "elmo"
     main_input_name = "input_ids"
-    # A softmax, the scales of 8-bit rows, and a token classifier's layers above the biLM.
+    # These belong to a softmax, to 8-bit rows (their scales) and to a token classifier above the biLM.
     _keys_to_ignore_on_load_unexpected = [r"^lm_head\.", r"^scales\.", r"^mix\.", r"^classifier\."]  # noqa: RUF012
 
     def __init__(self, config: ElmoConfig) -> None:
@@ -109,7 +109,7 @@ class ElmoModel(PreTrainedModel):
         return made.eval()
 
     def stored(self) -> Model:
-        """The model for any format of `elmo.formats` to save; without softmax and vocabulary."""
+        """Returns the model, which any format of `elmo.formats` can save, without softmax and vocabulary."""
         config = self.config
         weights = {name: weight.detach().to("cpu", torch.float32) for name, weight in self.bilm.state_dict().items()}
         text = None if config.text is None else from_dict(TextConfig, config.text)
@@ -118,7 +118,7 @@ class ElmoModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *arguments: Any, **options: Any) -> Any:
-        """Loads a model as transformers does. Raises InputError if weights of the biLM are missing."""
+        """Loads a model as transformers does. Raises InputError if the biLM lacks weights, which would be random."""
         wants_info = options.pop("output_loading_info", False)
         options["output_loading_info"] = True
         weights = _of_8_bit_rows(pretrained_model_name_or_path, options)
@@ -127,7 +127,7 @@ class ElmoModel(PreTrainedModel):
         missing = sorted(name for name in info["missing_keys"] if name.startswith("bilm."))
         if missing:
             raise InputError(f"{pretrained_model_name_or_path}: the weights lack {missing[0]}; copy it again")
-        if weights is not None:  # its matrices are integers now
+        if weights is not None:  # transformers has read the matrices as integers
             like = next(weight for weight in model.bilm.parameters() if weight.is_floating_point())
             model.bilm.load_state_dict({key: weight.to(like) for key, weight in weights.items()}, assign=True)
         model.bilm.requires_grad_(not model.config.frozen)  # transformers 5 creates new parameters
@@ -146,7 +146,7 @@ class ElmoModel(PreTrainedModel):
         return output.to_tuple() if return_dict is False else output
 
     def _layers(self, input_ids: Tensor, as_tuple: bool | None) -> tuple[Tensor, tuple[Tensor, ...] | None]:
-        """Returns all layers (N, B, T, D), and again as a tuple for transformers, if requested."""
+        """Returns all layers (N, B, T, D), and if requested, the same layers as a tuple for transformers."""
         size = self.config.bilm.ids_per_token
         if input_ids.ndim != 3 or input_ids.shape[-1] != size:
             raise InputError(
@@ -181,7 +181,7 @@ class ElmoForTokenClassification(ElmoModel):
         self.post_init()
 
     def save_pretrained(self, save_directory: Any, *arguments: Any, **options: Any) -> Any:
-        """Saves the model as transformers does; `elmo.load(folder).elmo()` also has the mix."""
+        """Saves the model as transformers does, with the mix, which `elmo.load(folder).elmo()` then has, too."""
         mix = Mix("tokens", tuple(self.mix.scalars.tolist()), self.mix.gamma.item())
         self.config.mixes = [to_dict(mix)]
         return super().save_pretrained(save_directory, *arguments, **options)
@@ -196,7 +196,7 @@ class ElmoForTokenClassification(ElmoModel):
         num_items_in_batch: Tensor | int | None = None,
         **_: Any,
     ) -> TokenClassifierOutput | tuple[Any, ...]:
-        """The loss is the mean over `labels` (B, T), without those of -100.
+        """Returns the logits and, with `labels` (B, T), the mean loss over all labels except -100.
 
         A trainer that accumulates gradients gives `num_items_in_batch`, the labels of all batches of a step; the loss
         is then this batch's share of their mean.
@@ -209,18 +209,18 @@ class ElmoForTokenClassification(ElmoModel):
 
 
 def _of_8_bit_rows(name: Any, options: dict[str, Any]) -> dict[str, Tensor] | None:
-    """The biLM's weights if the file has 8-bit rows, which transformers would take for whole numbers."""
+    """Reads the biLM's weights if the file has 8-bit rows, which transformers would take for whole numbers."""
     of_the_hub = ("cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder")
     given = {key: options[key] for key in of_the_hub if key in options}
     try:
         file = None if name is None else cached_file(name, native.WEIGHTS, **given)
-    except OSError:  # transformers says why
+    except OSError:  # transformers will report it
         return None
     return None if file is None else native.read_int8(Path(file))
 
 
 def _loss(logits: Tensor, labels: Tensor, count: Tensor | int | None) -> Tensor:
-    """The mean over labels; with `count`, their sum divided by it."""
+    """Returns the mean loss over labels or, with `count`, the sum of their losses divided by it."""
     logits, labels = logits.flatten(0, 1), labels.flatten()
     if count is None:
         return nn.functional.cross_entropy(logits, labels)

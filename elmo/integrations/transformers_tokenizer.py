@@ -1,6 +1,6 @@
-"""The tokenizer of `elmo.integrations.transformers`: words as the ids of their characters.
+"""The tokenizer of `elmo.integrations.transformers`, which turns words into the ids of their characters.
 
-As in transformers, it is separate from the model, to prepare data without one.
+As in transformers, it is separate from the model, so that data can be prepared without one.
 """
 
 import warnings
@@ -28,7 +28,7 @@ IGNORED = {"verbose", "return_attention_mask"}
 
 @dataclass(frozen=True)
 class Encoding:
-    """One text in a `BatchEncoding`: its tokens, and where they come from."""
+    """One text in a `BatchEncoding`: its tokens, and their places in the text."""
 
     tokens: list[str]
     word_ids: list[int | None]
@@ -52,9 +52,9 @@ class Encoding:
 class ElmoTokenizer(PreTrainedTokenizer):
     """Turns text into the ids of its words' characters, (B, T, C), between the boundaries `<S>` and `</S>`.
 
-    Words come from the model's own tokenizer, or are given (`is_split_into_words`). A row is one sentence: a text of
-    several gets a warning. It needs the model's `config.json`
-    and, for a model that reads words, their list.
+    Words come from the model's own tokenizer, or are given (`is_split_into_words`). A row is one sentence, so a
+    text of several sentences gets a warning. `ElmoTokenizer` needs the model's `config.json` and, for a model that
+    reads words, the list of its words.
     """
 
     vocab_files_names = {  # noqa: RUF012  (as its base class has it)
@@ -93,7 +93,7 @@ class ElmoTokenizer(PreTrainedTokenizer):
         return_special_tokens_mask: bool = False,
         **others: Any,
     ) -> BatchEncoding:
-        """Does what it does in transformers. Offsets are places in the text or, for given words, in the word.
+        """Encodes texts as in transformers. Offsets count from the start of the text or, for given words, of the word.
 
         Raises InputError for what an ELMo cannot read: pairs, and sentences without boundaries.
         """
@@ -128,28 +128,28 @@ class ElmoTokenizer(PreTrainedTokenizer):
     def encode(  # type: ignore[override]
         self, text: Any, text_pair: Any = None, add_special_tokens: bool = True, **options: Any
     ) -> Any:
-        """The ids of one text or of its words, as in transformers."""
+        """Returns the ids of one text or of its words, as in transformers."""
         return self.encode_plus(text, text_pair, add_special_tokens, **options)["input_ids"]
 
     def encode_plus(  # type: ignore[override]
         self, text: Any, text_pair: Any = None, add_special_tokens: bool = True, **options: Any
     ) -> BatchEncoding:
-        """One text or its words, as in transformers."""
+        """Encodes one text or its words, as in transformers."""
         options = {"is_split_into_words": isinstance(text, list | tuple)} | options
         return self(text, text_pair, add_special_tokens=add_special_tokens, **options)
 
     def batch_encode_plus(  # type: ignore[override]
         self, batch_text_or_text_pairs: Any, add_special_tokens: bool = True, **options: Any
     ) -> BatchEncoding:
-        """Several texts, as in transformers."""
+        """Encodes several texts, as in transformers."""
         return self(batch_text_or_text_pairs, add_special_tokens=add_special_tokens, **options)
 
     def tokenize(self, text: str, **_: Any) -> list[str]:
-        """The words of a text."""
+        """Returns the words of a text."""
         return self._split(text)
 
     def get_vocab(self) -> dict[str, int]:
-        """Returns only padding, since every other token has the ids of its characters."""
+        """Returns only the padding token, since every other token has the ids of its characters instead of one id."""
         return {PAD: 0}
 
     @property
@@ -157,7 +157,7 @@ class ElmoTokenizer(PreTrainedTokenizer):
         return 1
 
     def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str, ...]:
-        """Writes the tokenizer's files; does not replace existing ones of a model."""
+        """Writes the tokenizer's files; files of a model that exist already are not replaced."""
         files = {Path(save_directory) / name: content for name, content in self._files.items()}
         for file, content in files.items():
             if not file.exists():
@@ -182,7 +182,7 @@ class ElmoTokenizer(PreTrainedTokenizer):
         words = words if limit is None else words[: max(0, limit - 2)]
         offsets, end = [], 0
         for word in words:
-            begin = 0 if is_split else text.find(word, end)  # only whitespace is between words
+            begin = 0 if is_split else text.find(word, end)  # there is only whitespace between words
             if begin < 0:  # the tokenizer leaves out what UTF-8 cannot express
                 raise InputError(f"{text[:40]!r} has half of a surrogate pair; give whole characters")
             end = begin + len(word)
