@@ -1,1 +1,1 @@
-"""`elmo serve`: vectors, scores and neighbours over HTTP, from one model in one process."""
+"""The server of `elmo serve`: it answers with vectors, scores and neighbours over HTTP, from one model."""

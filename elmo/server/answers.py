@@ -51,7 +51,7 @@ def json_response(content: Any, status: int = 200, headers: dict[str, str] | Non
 
 
 def _piecewise(value: Any) -> orjson.Fragment:
-    """An array as JSON, written in pieces."""
+    """Encodes an array as JSON, in pieces."""
     if not isinstance(value, np.ndarray):
         raise TypeError(f"{type(value)} is no JSON")
     return orjson.Fragment(_written(value))
@@ -73,13 +73,13 @@ def compressed_response(response: Response, header: str) -> Response:
 
 
 def takes_gzip(header: str) -> bool:
-    """Whether an Accept-Encoding header names gzip."""
+    """Returns whether an Accept-Encoding header accepts gzip."""
     parts = [part.strip().lower() for part in header.split(",")]
     return any(re.fullmatch(r"gzip(\s*;\s*q=(1(\.0*)?|0?\.\d*[1-9]\d*|0\.\d*[1-9]\d*))?", part) for part in parts)
 
 
 def vectors_response(splits: Sequence[SplitText], vectors: Sequence[np.ndarray], kind: str, dtype: str) -> Response:
-    """The encoded vectors of all texts; JSON, safetensors and Arrow include tokens and the ends of sentences.
+    """Encodes the vectors of all texts; JSON, safetensors and Arrow include tokens and the ends of sentences.
 
     Raises InputError if the type cannot hold them.
     """
@@ -116,7 +116,7 @@ def _npy(array: np.ndarray) -> bytes:
 
 
 def _arrow(splits: Sequence[SplitText], arrays: Sequence[np.ndarray]) -> bytes:
-    """One row per text: its tokens, the ends of its sentences, its flattened values and their shape."""
+    """Makes one row per text, with its tokens, the ends of its sentences, its flattened values and their shape."""
     try:
         import pyarrow as pa
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""The application: the routes of all files behind the guard."""
+"""The application, which serves the routes of all files of this room behind the guard."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ from elmo.server.service import Service
 
 
 def create_app(service: Service, key: str | None = None, traffic: Traffic | None = None) -> Starlette:
-    """The application for one service; with `key`, requests need the header `Authorization: Bearer KEY`.
+    """Makes the application for one service; with `key`, requests need the header `Authorization: Bearer KEY`.
 
     `traffic` counts the requests at work, for a server that shuts down.
     """
@@ -40,7 +40,7 @@ def create_app(service: Service, key: str | None = None, traffic: Traffic | None
 
 
 def _own(service: Service, served: Sequence[Route], has_key: bool) -> Sequence[Route]:
-    """The routes about the server itself, and about those `served`."""
+    """Returns the routes about the server itself, and those that describe the routes in `served`."""
 
     async def health(request: Request) -> Response:
         """Whether the server is up."""

@@ -20,7 +20,7 @@ from elmo.embedding.layers import Layers
 from elmo.embedding.pooling import Pool
 
 IDLE_SECONDS = 0.5
-"""The longest wait: on Windows before Python 3.14, Ctrl-C does not interrupt one without an end."""
+"""The longest wait in seconds, since on Windows before Python 3.14, Ctrl-C does not interrupt an endless wait."""
 
 
 class BatchKind(NamedTuple):
@@ -32,7 +32,7 @@ class BatchKind(NamedTuple):
 
 
 Embed = Callable[[list[Any], BatchKind], list[np.ndarray]]
-"""Texts, in any form, to one array each."""
+"""A function that turns texts, in any form, into one array each."""
 
 
 class QueueFull(Exception):
@@ -82,7 +82,7 @@ class Batcher:
         self._open = True
         self._changed = threading.Condition()
         self._at_work: list[list[_Request]] = []
-        """The batch at work; while it is interrupted, also the one that interrupts it."""
+        """The batch at work and, while it is interrupted, the batch that interrupts it."""
 
     @property
     def waiting(self) -> int:
@@ -90,18 +90,18 @@ class Batcher:
         return self._waiting
 
     def submit(self, texts: list[Any], kind: BatchKind, tokens: int) -> "Future[list[np.ndarray]]":
-        """The vectors of each text, in order; `tokens` is their size. May be cancelled.
+        """Returns the vectors of each text, in order; `tokens` is their size. The call may be cancelled.
 
         Raises QueueFull and QueueClosed.
         """
         return self._add(_Request(Future(), tokens, texts, kind))
 
     def call(self, function: Callable[[], Any], tokens: int) -> "Future[Any]":
-        """Calls `function` between two batches and gives its result; `tokens` is its size in the queue."""
+        """Calls `function` between two batches and returns its result; `tokens` is its size in the queue."""
         return self._add(_Request(Future(), tokens, call=function))
 
     def close(self) -> None:
-        """Accepts nothing more; `run` returns when all accepted requests are done."""
+        """Refuses further requests; `run` returns when all accepted ones are done."""
         with self._changed:
             self._open = False
             self._changed.notify()
@@ -117,7 +117,7 @@ class Batcher:
         Raises ClientGone if nobody waits for that work any more.
         """
         if not self._at_work:
-            return  # work of the server's own
+            return  # this is work of the server itself
         if all(request.future.cancelled() for request in self._at_work[-1]):
             raise ClientGone
         if len(self._at_work) == 1:
@@ -141,7 +141,7 @@ class Batcher:
         return request.future
 
     def _next(self) -> list[_Request]:
-        """The next batch; empty when the queue is closed and empty."""
+        """Returns the next batch, which is empty when the queue is closed and empty."""
         with self._changed:
             while True:
                 self._drop_cancelled()
@@ -161,7 +161,7 @@ class Batcher:
         self._waiting = sum(request.tokens for request in self._queue)
 
     def _take(self, small: bool = False) -> list[_Request]:
-        """The first request and those that fit beside it; others keep their place, and with `small` also large ones."""
+        """Takes the first request and those that fit beside it; with `small`, large ones keep their place, too."""
         batch: list[_Request] = []
         tokens, others = 0, deque[_Request]()
         while self._queue:

@@ -1,4 +1,4 @@
-"""The bodies of requests: their fields, and how JSON becomes them.
+"""The bodies of requests: their fields, and the function that decodes them from JSON.
 
 msgspec reads and checks a body in one pass and stops at its first error, so that no body takes longer to refuse than to
 read: 4 MB in 0.1 s of one core at most. (pydantic builds an error for every element and every branch of a union: 15 s.)
@@ -14,11 +14,11 @@ from msgspec import Meta
 from elmo.server.errors import InvalidBody, RequestTooLarge
 
 MOST = {b"[": 65_536, b'"': 262_144}
-"""Opening brackets and quotes of a body, far above what a request needs: lists and strings are slow to build."""
+"""The most opening brackets and quotes of a body, far above what requests need: lists and strings are slow to build."""
 MOST_SUBSTITUTES = MOST_NEIGHBORS = MOST_USES = 1000
 
 Given = str | list[str]
-"""A text, or a sentence as tokens."""
+"""A text, or the tokens of a sentence."""
 T = TypeVar("T")
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 SENTENCE = "text, split into sentences and tokens as the model's training text was, or the tokens of one sentence"
@@ -33,7 +33,7 @@ Direction = Annotated[Literal["Left", "Right", "left", "right"], Meta(descriptio
 TOKEN_IDS = "contains token ids; this model has its own tokenizer: send text"
 """The end of a message that refuses a field."""
 Ids = str | list[str | int | list[int]]
-"""Text, texts, or what is refused: one text's token ids, or several texts'."""
+"""A text or several texts; the token ids of one or several texts are refused."""
 
 
 class Vectors(msgspec.Struct, forbid_unknown_fields=True):
@@ -169,11 +169,11 @@ EXAMPLES: dict[type, tuple[dict[str, Any], ...]] = {
     Neighbors: ({"sentence": "She wrote a play .", "position": 3, "k": 5},),
     Uses: ({"word": "play", "most": 20},),
 }
-"""Bodies that work; a test sends them."""
+"""Examples of bodies; a test sends them, so they are sure to work."""
 
 
 def decode_body(body: bytes, kind: type[T]) -> T:
-    """A body as a `kind`. Raises InvalidBody, which names the first wrong place, and RequestTooLarge."""
+    """Decodes a body as a `kind`. Raises InvalidBody, which names the first wrong place, and RequestTooLarge."""
     for mark, most in MOST.items():
         if (count := body.count(mark)) > most:
             raise RequestTooLarge(
@@ -191,14 +191,14 @@ def decode_body(body: bytes, kind: type[T]) -> T:
 
 
 def _place(message: str) -> str:
-    """msgspec's message, with the place first and without its root: `sentences[0]: Expected ...`."""
+    """Returns msgspec's message with the place first and without its root: `sentences[0]: Expected ...`."""
     said, _, place = message.partition(" - at `$")
     place = place.rstrip("`").removeprefix(".")
     return f"{place}: {said}" if place else said
 
 
 def body_schemas(kinds: list[type]) -> dict[str, Any]:
-    """The JSON schemas of bodies by name, with their examples."""
+    """Returns the JSON schemas of bodies by name, with their examples."""
     _, found = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     for kind in kinds:
         if kind in EXAMPLES:

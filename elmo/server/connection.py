@@ -30,7 +30,7 @@ class Connection(H11Protocol):
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
             self._sending = _stopped(self._sending)
-        elif self._sending is None:  # the start of a head, or the rest of a refused body
+        elif self._sending is None:  # this is the start of a head, or the rest of a refused body
             self._sending = self.loop.call_later(self._seconds, self.transport.abort)
 
     def pause_writing(self) -> None:
@@ -62,5 +62,5 @@ def _stopped(timer: asyncio.TimerHandle | None) -> None:
 
 
 def connection_class(seconds: float) -> Any:
-    """The protocol class that uvicorn creates for each connection."""
+    """Returns the protocol class of which uvicorn creates an object for each connection."""
     return partial(Connection, seconds=seconds)

@@ -1,4 +1,4 @@
-"""Vectors: /vectors, and the routes of text-embeddings-inference, for existing clients."""
+"""The routes that give vectors: /vectors, and those of text-embeddings-inference for existing clients."""
 
 from collections.abc import Sequence
 
@@ -99,7 +99,7 @@ def routes(service: Service) -> list[Route]:
 
 
 def input_texts(given: str | Sequence[str | list[int]]) -> list[str]:
-    """The inputs as a list. Raises InvalidBody for token ids."""
+    """Returns the inputs as a list. Raises InvalidBody for token ids."""
     listed = [given] if isinstance(given, str) else given
     found = [each for each in listed if isinstance(each, str)]
     if len(found) < len(listed):

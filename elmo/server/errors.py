@@ -1,4 +1,4 @@
-"""Every error is one JSON object that names the remedy, in the format of the called API."""
+"""The answers to errors: each is one JSON object that names the remedy, in the format of the called API."""
 
 import logging
 from typing import Any
@@ -14,7 +14,7 @@ from elmo.server.batching import QueueClosed, QueueFull
 
 log = logging.getLogger("elmo.server")
 MOST_CHARACTERS = 500
-"""The longest message: it may quote what was sent, so its middle is cut out."""
+"""The longest message; a longer one may quote what was sent, so its middle is cut out."""
 
 
 class InvalidBody(Exception):
@@ -34,7 +34,7 @@ class EmptyRequest(InputError):
 
 
 class ErrorResponse(msgspec.Struct):
-    """An error response; on /v1 in OpenAI's format."""
+    """Makes an error response, which has OpenAI's format on /v1."""
 
     error: str
     error_type: str
@@ -56,20 +56,20 @@ ERRORS: dict[type[Exception], Row] = {
         {},
     ),
 }
-"""Status, the error type of text-embeddings-inference, message (empty: the error's own) and headers."""
+"""The status, the error type of text-embeddings-inference, the message (if empty, the error's own) and the headers."""
 OPENAI = {401: ("invalid_request_error", "invalid_api_key"), 404: ("invalid_request_error", "model_not_found")} | {
     429: ("rate_limit_error", "rate_limit_exceeded")
 }
-"""OpenAI's types and codes; other statuses have none of their own."""
+"""OpenAI's types and codes of some statuses; other statuses have none of their own."""
 
 
 async def handle_error(request: Request, error: Exception) -> Response:
-    """The response to an error of a route. A coroutine, since plain functions would run in threads, which stay."""
+    """Answers an error of a route. It is a coroutine, since plain functions would run in threads, which stay."""
     return error_response(request, error)
 
 
 def error_response(request: Request, error: Exception) -> Response:
-    """The response to an error, in the format of the called API."""
+    """Returns the response to an error, in the format of the called API."""
     status, kind, message, headers = _explained(error)
     if status == 500:
         log.exception("an error in %s", request.scope["path"], exc_info=error)
@@ -94,7 +94,7 @@ def _explained(error: Exception) -> Row:
 
 
 def _remedy(error: HTTPException) -> str:
-    """The message of an error; for Starlette's own ones, what to do."""
+    """Returns the message of an error; for Starlette's own errors, it says what to do."""
     if error.detail == "Not Found":
         return "no such route; /docs lists all of them"
     if error.status_code == 405:

@@ -1,4 +1,4 @@
-"""Checks before all routes: the key, the host name, the body's size and time, shutting down; and the log."""
+"""Checks the key, the host name, and the size and time of the body before all routes; also shuts down and logs."""
 
 import asyncio
 import hmac
@@ -40,7 +40,7 @@ HEADERS = [
 
 @dataclass
 class Traffic:
-    """The requests at work, and whether new ones are still accepted. Used in the event loop only."""
+    """The requests at work, and whether new ones are still accepted. Only the event loop may use it."""
 
     most: int
     draining: bool = False
@@ -58,7 +58,7 @@ class Traffic:
         self.ended = time.monotonic()
 
     def is_quiet(self) -> bool:
-        """Whether all accepted requests are answered, and a moment has passed for those on their way to be refused."""
+        """Whether all requests are answered, and a moment has passed in which late ones could be refused."""
         return not self.working and time.monotonic() - self.ended > QUIET
 
 
@@ -101,7 +101,7 @@ class Guard:
     async def _handle(self, request: Request, receive: Receive, send: Send) -> None:
         self._check(request)
         if self._traffic.draining:
-            await self._body(request, receive)  # or the client might not read the answer
+            await self._body(request, receive)  # a client that still sends might not read the answer
             raise QueueClosed
         self._traffic.begin()
         try:
@@ -125,11 +125,11 @@ class Guard:
             scheme = BEARER.match(given)
             if scheme is None or not hmac.compare_digest(given[scheme.end() :].encode(), self._key.encode()):
                 raise HTTPException(401, "the key is missing or wrong; send the header Authorization: Bearer KEY")
-        if "content-length" in headers and "transfer-encoding" in headers:  # RFC 9112, 6.1: may be a smuggled request
+        if "content-length" in headers and "transfer-encoding" in headers:  # RFC 9112, 6.1: this may smuggle a request
             raise HTTPException(400, "the body has Content-Length and Transfer-Encoding; send one of them", CLOSE)
 
     async def _body(self, request: Request, receive: Receive) -> bytes:
-        """The whole body, unpacked."""
+        """Reads the whole body and unpacks it."""
         most = self._service.config.most_bytes
         announced = request.headers.get("content-length", "")
         if announced.isdecimal() and int(announced) > most:
@@ -160,7 +160,7 @@ async def _whole(receive: Receive, most: int) -> bytes:
 
 
 def _unpacked(body: bytes, encoding: str, most: int) -> bytes:
-    """The body without its encoding, of which no more is unpacked than is accepted."""
+    """Removes the encoding of the body, and unpacks no more than is accepted."""
     if encoding in ("", "identity"):
         return body
     if encoding != "gzip":
@@ -178,7 +178,7 @@ def _unpacked(body: bytes, encoding: str, most: int) -> bytes:
 
 
 def _once(body: bytes) -> Receive:
-    """A body that has already been read."""
+    """Hands on a body that has already been read."""
 
     async def whole() -> Message:
         return {"type": "http.request", "body": body, "more_body": False}
@@ -187,7 +187,7 @@ def _once(body: bytes) -> Receive:
 
 
 async def _while_there(work: Awaitable[None], receive: Receive) -> None:
-    """Runs the work, and cancels it if the client disconnects; what it waits for is not computed."""
+    """Runs the work, and cancels it if the client disconnects; then its vectors are not computed."""
     working = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(receive())
     try:

@@ -1,4 +1,4 @@
-"""The language model: /score and /substitutes."""
+"""The routes of the language model: /score and /substitutes."""
 
 from itertools import islice
 from typing import Any
@@ -51,7 +51,7 @@ def routes(service: Service) -> list[Route]:
 
 
 def _row(split: SplitText, scores: list[Scores]) -> dict[str, Any]:
-    """The scores of a text, of all its sentences."""
+    """Joins the scores of all sentences of a text."""
     row: dict[str, Any] = {"tokens": split.tokens, "sentence_ends": split.ends}
     row |= {name: np.concatenate([vars(each)[name] for each in scores]) for name in ("forward", "backward", "known")}
     return row | {name: [vars(each)[name] for each in scores] for name in ("end", "begin")}

@@ -1,4 +1,4 @@
-"""/metrics in Prometheus' format; each server has its own registry."""
+"""The metrics of a server, in Prometheus' format; each server has its own registry."""
 
 from collections.abc import Callable
 
@@ -33,5 +33,5 @@ class Metrics:
         self._queue.set_function(waiting)
 
     def text(self) -> bytes:
-        """All metrics, as the response body."""
+        """Returns all metrics, as the body of a response."""
         return generate_latest(self.registry)

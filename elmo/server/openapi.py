@@ -1,4 +1,4 @@
-"""The routes as data, from which come the application and /openapi.json."""
+"""The routes as data, from which the application and /openapi.json are made."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,18 +21,18 @@ JSON = "application/json"
 
 @dataclass(frozen=True)
 class Route:
-    """A route. Its answer's docstring is its description."""
+    """A route, whose description is the docstring of `answer`."""
 
     method: str
     path: str
     answer: Answer
     body: type[msgspec.Struct] | None = None
     types: tuple[str, ...] = (JSON,)
-    """Types of the answer."""
+    """The media types of the answer."""
     shown: bool = True
-    """Whether /openapi.json and /docs have it."""
+    """Whether /openapi.json and /docs list the route."""
     examples: Mapping[str, str] = field(default_factory=dict)
-    """A value that works for each parameter of the path."""
+    """A working value for each parameter of the path."""
 
     @property
     def template(self) -> str:
@@ -41,7 +41,7 @@ class Route:
 
 
 def starlette_routes(routes: Sequence[Route]) -> list[routing.Route]:
-    """The routes as Starlette takes them."""
+    """Converts the routes to those of Starlette."""
     return [routing.Route(route.path, _endpoint(route), methods=[route.method]) for route in routes]
 
 
@@ -51,7 +51,7 @@ def _endpoint(route: Route) -> Callable[[Request], Awaitable[Response]]:
         if route.body is None:
             return await route.answer(request)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != JSON and not kind.endswith("+json"):  # what a form of another site may send without asking
+        if kind != JSON and not kind.endswith("+json"):  # a form of another site can send such a body without asking
             raise InvalidBody(
                 "the header content-type is not application/json; send it with the body, as curl's -H does"
             )
@@ -61,7 +61,7 @@ def _endpoint(route: Route) -> Callable[[Request], Awaitable[Response]]:
 
 
 def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
-    """The content of /openapi.json."""
+    """Returns the content of /openapi.json."""
     shown = [route for route in routes if route.shown]
     components = body_schemas([*(route.body for route in shown if route.body), ErrorResponse])
     paths: dict[str, dict[str, Any]] = {}

@@ -16,7 +16,7 @@ TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".s
 FILES = {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir()) if path.suffix in TYPES}
 ZIPPED = {name: gzip.compress(content, mtime=0) for name, content in FILES.items()}
 TAGS = {name: f'W/"{hashlib.sha256(content).hexdigest()[:16]}"' for name, content in FILES.items()}
-"""Weak: the same for a file and its compressed form."""
+"""The entity tags, which are weak, since a file and its compressed form share one."""
 OPEN = {"/", *(f"/static/{name}" for name in FILES)}
 """Paths that need no key; the page asks the user for it."""
 FRESH = {"cache-control": "no-cache"}
@@ -41,7 +41,7 @@ def routes() -> list[Route]:
 
 
 def _file(request: Request, name: str) -> Response:
-    """A file of the page, compressed if the client takes it; without content if the client has it already."""
+    """Answers with a file of the page, compressed if the client accepts it, and empty if the client has it already."""
     tag = TAGS[name]
     headers = FRESH | {"etag": tag, "vary": "accept-encoding"}
     known = {each.strip() for each in request.headers.get("if-none-match", "").split(",")}

@@ -17,7 +17,7 @@ th, td { padding: 0.2rem 1rem 0.2rem 0; text-align: left; vertical-align: top; b
 
 
 def reference_page(description: dict[str, Any], address: str, key: bool) -> str:
-    """HTML without scripts. Commands go to `address`; with `key`, they send the key in the shell's variable."""
+    """Returns HTML without scripts. Commands call `address`; with `key`, they send the key in the shell's variable."""
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8"><title>elmo: routes</title>',
@@ -58,7 +58,7 @@ def _route(
 
 
 def _type(field: dict[str, Any]) -> str:
-    """A JSON type in words."""
+    """Describes a JSON type in words."""
     if "$ref" in field:
         return f"object {field['$ref'].rpartition('/')[2]}"
     if "anyOf" in field:

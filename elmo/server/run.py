@@ -1,4 +1,4 @@
-"""The process: the model runs in the main thread, which alone can run both directions in parallel; HTTP in another."""
+"""Runs the server: the model has the main thread, the only one that can run both directions in parallel."""
 
 import gc
 import logging
@@ -59,9 +59,9 @@ def reserved_port(host: str, port: int) -> Iterator[int]:
 
     Raises InputError where ports cannot be shared, and OSError if the port is taken.
     """
-    if sys.platform != "linux":  # elsewhere one process would get all connections
+    if sys.platform != "linux":  # other systems give all connections to one process
         raise InputError("--workers needs ports that processes share, which this system lacks; start several servers")
-    with socket.create_server((host, port), family=_family(host)) as alone:  # nobody else listens
+    with socket.create_server((host, port), family=_family(host)) as alone:  # this fails if another process listens
         port = alone.getsockname()[1]
     with socket.socket(_family(host)) as keeper:  # it does not listen, so no connection comes here
         keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -116,7 +116,7 @@ def serve(
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
         gc.collect()
-        gc.freeze()  # or each collection would go through the whole model while requests wait
+        gc.freeze()  # otherwise each collection would visit the whole model while requests wait
         http.start()
         try:
             name = f"[{host}]" if ":" in host else host

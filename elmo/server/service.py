@@ -1,4 +1,4 @@
-"""The parts that all routes share: the model, its queue, the limits.
+"""The parts that all routes share: the model, its queue and the limits.
 
 The model runs in the thread of `Service.batcher`; the tokenizer has a thread, and so has the writing of large answers.
 All three do long work in steps, between which they do the work of others. The rest runs in the server's event loop,
@@ -37,7 +37,7 @@ from elmo.text.tokenizer import WHITESPACE, Tokenizer
 
 T = TypeVar("T")
 Cut = Literal["Left", "Right", "left", "right"]
-"""The end of a long text that is cut off."""
+"""The side on which a long text is cut off."""
 STEP = 0.01
 """The seconds of tokenizing after which other requests have their turn."""
 BATCH_TOKENS = 1024
@@ -52,9 +52,9 @@ class ServeConfig:
     index: str | None = None
     """An output folder of `elmo index`, for /neighbors."""
     layers: Layers = "average"
-    """Layers of /embed and /v1/embeddings, whose requests cannot choose them."""
+    """The layers of /embed and /v1/embeddings, whose requests cannot choose them."""
     pool: Pool = "mean"
-    """Pooling of /embed and /v1/embeddings."""
+    """The pooling of /embed and /v1/embeddings."""
     wait: float = 0.005
     """The seconds that a request waits for others to share a batch."""
     timeout: float = 60.0
@@ -66,9 +66,9 @@ class ServeConfig:
     most_bytes: int = 4_000_000
     """The most bytes of a request's body."""
     most_sentences: int = 2048
-    """Sentences per request; OpenAI's API documents so many."""
+    """The most sentences per request; OpenAI's API documents this number."""
     most_requests: int = 512
-    """Requests at work at the same time."""
+    """The most requests at work at the same time."""
     most_tokens: int = 32_768
     """The most tokens per request, boundaries included."""
     most_numbers: int = 4_000_000
@@ -105,7 +105,7 @@ class Service:
         if self.index is not None:
             self.index.check_model(self.card)
         self.tokenizer = Tokenizer(model.text or WHITESPACE)
-        self._tokenizing = ThreadPoolExecutor(1, "elmo-tokenizer")  # one thread, as the tokenizer needs
+        self._tokenizing = ThreadPoolExecutor(1, "elmo-tokenizer")  # the tokenizer must stay in one thread
         self._writing = ThreadPoolExecutor(1, "elmo-answers")
         self.facts = {
             "layers": self.embedder.n_layers,
@@ -119,14 +119,14 @@ class Service:
             self._embed, self.embedder.batch_tokens, config.queue_tokens, config.wait, self.metrics.batch
         )
         self.metrics.watch(lambda: self.batcher.waiting)
-        if keeps_layers(config.layers):  # /embed and /v1/embeddings promise one vector
+        if keeps_layers(config.layers):  # /embed and /v1/embeddings promise one vector per text
             raise InputError(f"--layers is {config.layers!r}, but clients expect one vector per input: try concat")
         self.pooled = BatchKind(config.layers, config.pool)
         """The layers and pooling of routes whose clients cannot choose them."""
         self.check(self.pooled)
 
     def _embedder(self, model: Model) -> Embedder:
-        """The embedder, whose batches are small enough on a CPU for others to wait for."""
+        """Makes the embedder; its batches are so small on a CPU that other requests do not wait for long."""
         bilm = model.bilm()
         given: dict[str, Any] = {"text": model.text, "vocabulary": model.inputs, "device": self.config.device}
         if self.config.device == "cpu":
@@ -163,7 +163,7 @@ class Service:
     async def split(
         self, given: Sequence[str | list[str]], cut: Cut | None = None, lines: bool = False
     ) -> list[SplitText]:
-        """Texts in sentences of tokens, as `Embedder.embed` splits them; a list of tokens is one sentence.
+        """Splits texts into sentences of tokens, as `Embedder.embed` does; a list of tokens is one sentence.
 
         With `lines`, a line of a text is one sentence. With `cut`, a text that is too long loses that end. Raises
         RequestTooLarge, RequestTimedOut, and EmptyRequest.
@@ -183,7 +183,7 @@ class Service:
     def _split(
         self, given: Sequence[str | list[str]], cut: Cut | None, lines: bool, splits: list[SplitText]
     ) -> Iterator[None]:
-        """Appends each text, in steps; stops at the limit, since spaCy takes long for some texts."""
+        """Appends each text, in steps, and stops at the limit, since spaCy takes long for some texts."""
         left = self.config.most_tokens - 2 * len(given)
         for each in given:
             growing = _Growing(self.config.most_tokens - 2, cut)
@@ -209,7 +209,7 @@ class Service:
     async def embedded(
         self, given: list[str], kind: BatchKind, truncate: bool = False, cut: Cut = "Right"
     ) -> tuple[list[SplitText], list[np.ndarray]]:
-        """The tokens and the vectors of texts. Raises InputError for a text without tokens."""
+        """Returns the tokens and the vectors of texts. Raises InputError for a text without tokens."""
         splits = await self.split(given, cut if truncate else None)
         for number, split in enumerate(splits):
             if not split.tokens:
@@ -218,7 +218,7 @@ class Service:
         return splits, await self.vectors(splits, kind)
 
     def placed(self, split: SplitText) -> list[dict[str, Any]]:
-        """Each token with its id and its place in the text, as text-embeddings-inference writes them.
+        """Returns each token with its id and its place in the text, as text-embeddings-inference writes them.
 
         So are the two boundaries of each sentence.
         """
@@ -228,7 +228,7 @@ class Service:
             for token in split.tokens[first:last]:
                 start = split.text.find(token, end)
                 end = start + len(token) if start >= 0 else end
-                # A tokenizer may change letters.
+                # A tokenizer may change letters, so that the text does not hold the token.
                 rows.append(self._row(token, False, *((start, end) if start >= 0 else (None, None))))
             rows.append(self._row(EOS, True))
         return rows
@@ -238,7 +238,7 @@ class Service:
         return {"id": number, "text": token, "special": special, "start": start, "stop": stop}
 
     def check_json(self, splits: Sequence[SplitText], kind: BatchKind) -> None:
-        """Raises RequestTooLarge if their vectors are too many numbers for JSON."""
+        """Raises RequestTooLarge if the vectors of the texts have too many numbers for JSON."""
         rows = sum(len(split.tokens) for split in splits) if kind.pool is None else len(splits)
         layers = self.embedder.n_layers if kind.layers in ("all", "concat") else 1
         if keeps_layers(kind.layers) and kind.layers != "all":
@@ -250,12 +250,12 @@ class Service:
             )
 
     async def written(self, request: Request, function: Callable[..., Response], *given: Any) -> Response:
-        """The answer that `function` returns, compressed if the client takes it: both may take long, in a thread."""
+        """Calls `function` and compresses its answer if the client accepts that, in a thread, as both may take long."""
         accepts = request.headers.get("accept-encoding", "")
         return await asyncio.wrap_future(self._writing.submit(lambda: compressed_response(function(*given), accepts)))
 
     async def vectors(self, splits: Sequence[SplitText], kind: BatchKind) -> list[np.ndarray]:
-        """One array per text, like `Embedder.embed`. Raises like `Batcher.submit` and `answer`."""
+        """Returns one array per text, as `Embedder.embed` does. Raises the errors of `Batcher.submit` and `answer`."""
         self.check(kind)
         return await self._accepted(self.batcher.submit(list(splits), kind, _size(splits)), splits)
 
@@ -264,7 +264,7 @@ class Service:
         return await self._accepted(self.batcher.call(function, _size(splits)), splits)
 
     async def _accepted(self, future: "Future[T]", splits: Sequence[SplitText]) -> T:
-        """The answer to a request that the queue has taken."""
+        """Returns the answer to a request that the queue has accepted."""
         self.metrics.tokens.inc(sum(len(split.tokens) for split in splits))
         return await self._answer(future)
 
@@ -294,11 +294,11 @@ class _Growing:
 
     @property
     def is_full(self) -> bool:
-        """Whether what follows would be cut off."""
+        """Whether the rest of the text would be cut off."""
         return self._is_cut and not self._keeps_end and len(self.tokens) == self._most
 
     def add(self, tokens: Sequence[str]) -> None:
-        """Adds tokens of a sentence its has not ended."""
+        """Adds tokens of a sentence that has not ended."""
         self.tokens += tokens
         surplus = len(self.tokens) - self._most
         if not self._is_cut or surplus <= 0:
@@ -318,23 +318,23 @@ class _Growing:
             self._ends += [end] if sentence else []
 
     def split(self, text: str) -> SplitText:
-        """The text so far."""
+        """Returns the text so far."""
         return SplitText(text, tuple(self.tokens), None, tuple(pairwise([0, *self._ends])))
 
 
 def _step(steps: Iterator[None]) -> bool:
-    """Works for a moment; whether there is more to do."""
+    """Works for a moment; returns whether there is more to do."""
     end = time.monotonic() + STEP
     return any(time.monotonic() > end for _ in steps)
 
 
 def normalize_rows(rows: np.ndarray) -> np.ndarray:
-    """The rows scaled to length 1; zero stays zero."""
+    """Scales the rows to length 1; zero stays zero."""
     return rows / np.linalg.norm(rows, axis=1, keepdims=True).clip(min=1e-12)
 
 
 def with_limits(config: ServeConfig, **limits: Any) -> ServeConfig:
-    """The configuration with other limits; None keeps one. Raises InputError for a limit that is not positive."""
+    """Replaces limits of the configuration; None keeps a limit. Raises InputError if a limit is not positive."""
     given = {name: value for name, value in limits.items() if value is not None}
     for name, value in given.items():
         if isinstance(value, int | float) and value <= 0:

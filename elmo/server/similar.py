@@ -1,4 +1,4 @@
-"""Uses of words in an index: /neighbors and /uses."""
+"""The routes that find uses of words in an index: /neighbors and /uses."""
 
 from typing import Any
 
