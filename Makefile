@@ -12,7 +12,7 @@ export OMP_NUM_THREADS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --durations=10
 INTEGRATIONS := tests/integrations tests/model/test_torch_programs.py tests/ops/test_interpreted.py $(addprefix tests/repository/test_,extras.py readme.py wheel.py)
 
-.PHONY: setup demo serve test test-lab test-integrations test-engines test-processes test-transformers test-originals test-cpus test-emulated test-systems test-pythons lint types docs commands models model-wheels picture results release format clean
+.PHONY: setup demo serve test test-lab test-integrations test-engines test-processes test-transformers test-lightning test-originals test-cpus test-emulated test-systems test-pythons lint types docs commands models model-wheels picture results release format clean
 
 setup: $(SETUP)
 
@@ -73,6 +73,14 @@ $(NEWEST): $(SETUP)
 test-transformers: $(NEWEST)
 	@PYTHONPATH=$(NEWEST) $(BIN)/python -c "import transformers as t; assert int(t.__version__.split('.')[0]) >= 5, t.__file__"
 	OMP_NUM_THREADS=1 PYTHONPATH=$(NEWEST) $(BIN)/python -m pytest -p no:xdist tests/integrations/test_transformers.py tests/formats/test_hub.py
+
+# Lightning's Trainer, beside the packages of .venv: its torchmetrics makes every training import transformers (7 s).
+LIGHTNING := build/lightning
+$(LIGHTNING): $(SETUP)
+	@$(PIP) install -c constraints.txt --no-deps --target $@ lightning pytorch-lightning torchmetrics
+
+test-lightning: $(LIGHTNING)
+	OMP_NUM_THREADS=1 PYTHONPATH=$(LIGHTNING) $(BIN)/python -m pytest -p no:xdist tests/integrations/test_own_network.py
 
 # AllenNLP's own tests of its ELMo classes, against the stand-ins: its source, without its package or its dependencies.
 ORIGINALS := build/allennlp-0.9.0
