@@ -119,7 +119,7 @@ def test_more_distinct_words_than_slots_are_captured_anew_and_nothing_is_lost(te
             monkeypatch.setattr("elmo.pretraining.resident.SPARE", 0.0)
             monkeypatch.setattr("elmo.pretraining.resident.STEP", 1)
             monkeypatch.setattr(
-                "elmo.pretraining.resident.Resident.slots",
+                "elmo.pretraining.resident.ResidentText.slots",
                 lambda self, distinct, positions: [max(1, count) for count in distinct],
             )
         rate = torch.zeros(())

@@ -20,7 +20,7 @@ SLOW = ops.Support(("torch",), "this CPU has no bfloat16 instructions, so float3
 def without_bfloat16(monkeypatch) -> None:
     true = ops.find_support
     for module in ("elmo.ops", "elmo.ops.packing"):
-        monkeypatch.setattr(f"{module}.support", lambda name: SLOW if name == "bfloat16" else true(name))
+        monkeypatch.setattr(f"{module}.find_support", lambda name: SLOW if name == "bfloat16" else true(name))
 
 
 @pytest.fixture(scope="module")

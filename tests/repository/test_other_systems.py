@@ -58,7 +58,7 @@ def test_windows_goes_on_with_a_dump_and_replaces_an_old_one(tmp_path: Path, on_
     output.write_bytes(b"old")
     embedder = Embedder(tiny_model().bilm(), batch_tokens=16)
 
-    def stop(rows: int) -> None:
+    def stop(rows: int, total: int | None) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -57,7 +57,7 @@ def test_every_example_is_answered(server, description):
 
 def test_errors_are_described_as_they_are(server, description):
     answer = server.post("/vectors", {}, headers=RIGHT)
-    error = description["components"]["schemas"]["Problem"]
+    error = description["components"]["schemas"]["ErrorResponse"]
     assert set(answer.json()) == set(error["required"])
     for path in ROUTES:
         assert set(description["paths"][path]["post"]["responses"]) == {"200", "default"}

@@ -257,7 +257,7 @@ def test_parts_of_speech_are_no_types(file: File) -> None:
 def test_untyped_tags_are_chunks() -> None:
     assert tagging.spans(["B", "I", "O", "I"]) == [(0, 2, ""), (3, 4, "")]
     assert tagging.tags_of([(0, 2, "")], 3) == ("B", "I", "O")
-    assert tagging.convert_to_bio(["", "X"]) == ("O", "B", "I", "B-X", "I-X")
+    assert tagging.bio_tags(["", "X"]) == ("O", "B", "I", "B-X", "I-X")
 
 
 def test_numbers_as_tags_are_refused_with_the_remedy(file: File) -> None:
