@@ -123,7 +123,9 @@ def test_a_killed_process_is_gone_on_with(tmp_path: Path) -> None:
     config = run_config(tmp_path, training={"epochs": 12, "patience": 0})
     killed = dataclasses.replace(config, output=str(tmp_path / "killed"))
     program = "import json; from elmo import config; from elmo_lab.tasks import train\n"
-    program += f"train.train_task(config.from_dict(train.TaskConfig, json.loads({configs.to_json(killed)!r})), quiet=True)"
+    program += (
+        f"train.train_task(config.from_dict(train.TaskConfig, json.loads({configs.to_json(killed)!r})), quiet=True)"
+    )
     command = Command(program=program)
     checkpoints = tmp_path / "killed" / "seed-1" / "checkpoints"
     while not list(checkpoints.glob("step-*")) and command.process.is_alive():
