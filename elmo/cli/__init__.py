@@ -39,15 +39,15 @@ LACKS = (
     "Overflow when unpacking long",
     "array is too big",
 )
-"""What torch and NumPy say of sizes that memory, or a number of 64 bits, cannot hold."""
+"""Parts of the errors that torch and NumPy raise for sizes that memory or a 64-bit number cannot hold."""
 VERBS = "elmo.verbs"
-"""The entry points by which other packages add verbs: each names a module with `add_verbs`."""
+"""The group of entry points by which other packages add verbs; each names a module with `add_verbs`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs one verb and exits: 0 for success, 1 if training or memory failed, 2 if an input cannot be used."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by the shell: >&-
+        if getattr(sys, name) is None:  # the shell has closed it: >&-
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8", newline="\n"))  # noqa: SIM115
         _make_printable(getattr(sys, name))
     parsed = _parse(arguments)
@@ -95,7 +95,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _settings(parsed: argparse.Namespace) -> list[str] | None:
-    """The names of the settings that this verb takes as section.key=value; None if it takes none."""
+    """Returns the names of the settings that this verb takes as section.key=value; None if it takes none."""
     if not hasattr(parsed, "overrides"):
         return None
     return [setting.name for setting in parsed.settings_of(parsed)]
@@ -115,7 +115,7 @@ def _show_warning(message: Warning | str, *_: object) -> None:
 
 
 def _make_printable(stream: Any) -> None:
-    """Makes any token printable: characters that the stream cannot encode are escaped.
+    """Makes any token printable: the stream escapes the characters that it cannot encode.
 
     On Windows, files and pipes have a regional encoding and other line ends; here they get UTF-8 and "\n", like other
     systems, unless the user sets PYTHONIOENCODING.
@@ -124,7 +124,7 @@ def _make_printable(stream: Any) -> None:
         return
     if sys.platform == "win32" and not stream.isatty() and "PYTHONIOENCODING" not in os.environ:
         stream.reconfigure(encoding="utf-8", newline="\n")
-    if stream.errors == "strict" or stream.encoding.lower() != "utf-8":  # "surrogateescape" in the C locale
+    if stream.errors == "strict" or stream.encoding.lower() != "utf-8":  # the C locale has "surrogateescape"
         stream.reconfigure(errors="backslashreplace")
 
 
@@ -136,7 +136,7 @@ def _is_broken_pipe(error: Exception) -> bool:
 
 
 def _lack_of_memory(error: Exception) -> str | None:
-    """The line for an allocation that Python, NumPy or torch refused; None for another error."""
+    """Returns the message for an allocation that Python, NumPy or torch refused; None for another error."""
     text = str(error)
     is_known = type(error).__name__ == "OutOfMemoryError" or any(each in text for each in LACKS)
     if not (is_known or isinstance(error, MemoryError)):
@@ -155,7 +155,7 @@ def _fail(error: BaseException | str, code: int, silently: bool) -> NoReturn:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+    """Builds the parser of the whole command line."""
     parser = Parser(prog="elmo", description="Deep contextualized word representations: pretrain, embed, probe.")
     parser.add_argument("--version", action="version", version=f"elmo-torch {elmo.__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)

@@ -27,7 +27,7 @@ def add_verb(
 ) -> Parser:
     """Adds a verb and the function that runs it; `run` is None for a verb with subcommands.
 
-    `example` is a command line; `group` the verb's job in `elmo --help`.
+    `example` is a command line, and `group` is the verb's job in `elmo --help`.
     """
     parser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     parser.set_defaults(parser=parser)
@@ -60,7 +60,7 @@ def add_weights(parser: argparse.ArgumentParser) -> None:
 
 
 def add_input(parser: argparse.ArgumentParser) -> None:
-    """Adds the inputs, of which the last may be the output, and the flags that say how to read them."""
+    """Adds the inputs and the flags that say how to read them; the last of the inputs may be the output."""
     parser.add_argument(
         "input",
         nargs="+",
@@ -102,7 +102,7 @@ def take_output(arguments: argparse.Namespace, most: int | None = None) -> None:
 
 
 def text_for(text: Any, arguments: argparse.Namespace, pretokenized: bool = False) -> Any:
-    """Returns how to split text for a model, by the flags of `add_splitting`; `text` is that of its training text."""
+    """Returns the settings that split text for a model: `text`, those of its training, changed by the flags."""
     from elmo.text.tokenizer import text_of
 
     return text_of(text, arguments.pretokenized or pretokenized, arguments.lines)
@@ -116,7 +116,7 @@ def tokenizer_of(text: Any, arguments: argparse.Namespace, pretokenized: bool = 
 
 
 def print_json(value: Any, indent: int | None = None) -> None:
-    """Prints JSON, `finite`; in ASCII unless stdout is UTF-8, since other encodings are no JSON and lack letters."""
+    """Prints JSON, in ASCII unless stdout is UTF-8. Numbers that are not finite become null, as JSON lacks them."""
     is_utf8 = (sys.stdout.encoding or "").lower().replace("_", "-") in ("utf-8", "utf8")
     for line in json.dumps(without_nonfinite(value), indent=indent, ensure_ascii=not is_utf8).split("\n"):
         print(escape_controls(line))
@@ -136,12 +136,12 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
 def run_in(jobs: int, arguments: Sequence[str] = ("--jobs", "1"), first_prints: bool = False) -> None:
     """Runs this command with these further arguments in `jobs` processes; returns when all have ended.
 
-    They print nothing, but for the first one with `first_prints`. They hear of a signal from here alone: a terminal's
-    Ctrl-C would reach them a second time, which ends them at once.
+    They print nothing, except that the first one prints if `first_prints` is true. They run in sessions of their own,
+    and this process passes signals on: a terminal's Ctrl-C would reach them twice, and the second ends them at once.
     """
     from elmo.machine import usable_cores
 
-    # The folder of the user may hold another elmo.py; `-m` alone would prefer it, unless the user said so.
+    # The current folder may hold another elmo.py, which `-m` alone would prefer. It is meant only if the user ran -m.
     safe = [] if Path(sys.argv[0]).name == "__main__.py" else ["-P"]
     again = [sys.executable, *safe, "-m", "elmo", *sys.argv[1:], *arguments]
     environment = {"OMP_NUM_THREADS": str(max(1, usable_cores() // jobs))} | os.environ
@@ -153,15 +153,15 @@ def run_in(jobs: int, arguments: Sequence[str] = ("--jobs", "1"), first_prints: 
         for process in running:
             process.send_signal(number)
 
-    if os.name == "posix":  # a console of Windows asks all processes itself
+    if os.name == "posix":  # on Windows, the console signals all processes itself
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
                 signal.signal(number, pass_on)
     try:
         while len(running) < jobs and not signals:
             stdout = None if first_prints and not running else subprocess.DEVNULL
             running.append(subprocess.Popen(again, env=environment, stdout=stdout, start_new_session=True))
-            if signals:  # it came while the process was being started
+            if signals:  # the signal came while the process was being started
                 running[-1].send_signal(signals[-1])
         codes = [process.wait() for process in running]
     finally:

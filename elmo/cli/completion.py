@@ -1,4 +1,4 @@
-"""`elmo completion`: a script for a shell to complete verbs, options and files."""
+"""`elmo completion` prints a script with which a shell completes verbs, options and files."""
 
 import argparse
 from typing import Any
@@ -37,7 +37,7 @@ def completion_verb(arguments: argparse.Namespace) -> None:
 
 
 def _complete(parser: argparse.ArgumentParser, file: Any, models: list[str]) -> None:
-    """Completes arguments that are neither numbers nor choices as files, or as names of models."""
+    """Lets the shell complete arguments that are neither numbers nor choices as files, or as names of models."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for verb in action.choices.values():

@@ -21,8 +21,6 @@ from elmo.cli.arguments import (
 from elmo.errors import InputError
 from elmo.terminal import Counter
 
-"""The seconds between lines of progress if there is no terminal."""
-
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
@@ -115,7 +113,7 @@ def _add_allennlp(verbs: Any) -> None:
     allennlp.add_argument("--forget-sentences", action="store_true", help="write no sentence_to_index")
     allennlp.add_argument("--use-sentence-keys", action="store_true", help="name datasets by line, not number")
     allennlp.add_argument("--state", choices=["reset", "carry"], default="reset", help="carry does what AllenNLP did")
-    # Accepted because scripts pass them; they have no effect.
+    # These flags are accepted because scripts pass them; they have no effect.
     for flag in ("--vocab-path", "--include-package"):
         allennlp.add_argument(flag, help=argparse.SUPPRESS)
     allennlp.add_argument("--file-friendly-logging", action="store_true", help=argparse.SUPPRESS)
@@ -227,7 +225,7 @@ def _embed_corpus(arguments: argparse.Namespace) -> None:
 
 
 def _follower(counter: Counter) -> Callable[[Any], None]:
-    """Shows the progress and the speed of all workers."""
+    """Returns a function that shows the progress and the speed of all workers."""
     begun = 0.0
 
     def follow(done: Any) -> None:

@@ -1,4 +1,4 @@
-"""Speed and a demonstration of a model: `elmo bench`, `elmo demo`."""
+"""`elmo bench` and `elmo demo`, which show the speed of a model and what it does."""
 
 import argparse
 import sys
@@ -115,7 +115,7 @@ def demo_verb(arguments: argparse.Namespace) -> None:
 
 
 def print_senses(rows: Sequence[Any]) -> None:
-    """The table of `elmo probe senses`, one column per word."""
+    """Prints the table of `elmo probe senses`, with one column per word."""
     print(
         f"How often the nearest other occurrence of a word has its sense ({rows[0].occurrences} labelled occurrences):"
     )

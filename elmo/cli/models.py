@@ -1,4 +1,4 @@
-"""Models as files: `elmo info`, `elmo convert`, `elmo models`, `elmo pull`, `elmo push`."""
+"""`elmo info`, `elmo convert`, `elmo models`, `elmo pull` and `elmo push`, which handle the files of models."""
 
 import argparse
 import tempfile
@@ -127,7 +127,7 @@ def info_verb(arguments: argparse.Namespace) -> None:
 
 
 def _products() -> dict[str, str]:
-    """The library that multiplies in each precision on this CPU, or why none does."""
+    """Returns the library that multiplies in each precision on this CPU, or the reason why none does."""
     from elmo import ops
 
     supports = {name: ops.find_support(name) for name in get_args(ops.Precision)}
@@ -183,7 +183,7 @@ def models_verb(arguments: argparse.Namespace) -> None:
 
 
 def _own_row(name: str, package: str, found: Any) -> dict[str, Any]:
-    """The row of a packaged or installed model, with the fields of published ones that it has."""
+    """Returns the row of a packaged or installed model, with those fields of published models that it has."""
     lstm, (encoder, lstms, *_) = found.config.lstm, found.parameters.values()
     about = f"{(encoder + lstms) / 1e6:.1f}M parameters, {lstm.dim} cells, {lstm.n_layers} x {lstm.projection_dim}"
     if isinstance(words := found.card.get("words_read"), int):

@@ -1,4 +1,4 @@
-"""Similar uses of a word: `elmo neighbors`, and `elmo index`, which stores the vectors of a text."""
+"""`elmo neighbors`, which finds similar uses of a word, and `elmo index`, which stores the vectors of a text."""
 
 import argparse
 import sys
@@ -109,7 +109,7 @@ def index_verb(arguments: argparse.Namespace) -> None:
         raise InputError(f"--max-words is {arguments.limit}; at least 1 is expected")
     card, embedder = _opened(arguments.model, arguments.state)
     paths = corpus.expand_patterns(arguments.input)
-    unknown = None if "text" in set(map(kind_of, paths)) else WHITESPACE  # without text, no warning about it
+    unknown = None if "text" in set(map(kind_of, paths)) else WHITESPACE  # only text gets a warning about it
     tokenizer = tokenizer_of(embedder.text or unknown, arguments)
     record = index.IndexRecord(
         card,
@@ -131,7 +131,7 @@ def index_verb(arguments: argparse.Namespace) -> None:
 
 
 def _sentences(paths: Sequence[Path], tokenizer: Any) -> Iterator[Sequence[str]]:
-    """The tokens of every sentence, of each file by its kind. Raises InputError at once if a name is ambiguous."""
+    """Yields the tokens of every sentence. Raises InputError at once if a file's name does not show its kind."""
     from elmo.embedding.job import read_lines
     from elmo.text import corpus
     from elmo.text.records import kind_of, read_records
@@ -182,7 +182,7 @@ def neighbors_verb(arguments: argparse.Namespace) -> None:
 
 
 Given = tuple[tuple[str, ...], int] | None
-"""The tokens of the sentence, and the index of --word; None without it."""
+"""The tokens of the sentence and the index of --word in it; None if no sentence is given."""
 
 
 def _check_figure(arguments: argparse.Namespace) -> None:
@@ -204,8 +204,11 @@ def _draw(arguments: argparse.Namespace, queries: Sequence[Any], vectors: Any, l
 
 
 def _in_text(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], list[Any], int, int, Callable[[], Any]]:
-    """Queries, their neighbours, the number of possible queries, the layer, and the queries' vectors on request, from a
-    text embedded now."""
+    """Embeds a text and finds neighbours in it.
+
+    Returns the queries, their neighbours, the number of possible queries, the layer, and a function that returns the
+    queries' vectors.
+    """
     from elmo.embedding.embedder import Embedder
     from elmo.embedding.job import read_lines
     from elmo.search import nearest
@@ -233,14 +236,14 @@ def _in_text(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], li
 
 
 def _absent(word: str, where: str, which: str = "") -> InputError:
-    """The error for a word that a text or an index does not have; with spaces, it is a sentence."""
+    """Returns the error for a word that a text or an index lacks; a word with spaces was meant as a sentence."""
     if len(word.split()) > 1:
         return InputError(f"{word!r} is a sentence, no token of {where}; add --word WORD, the word to look up")
     return InputError(f"{where}: {word!r} does not occur in it{which}; words are matched exactly as spelled")
 
 
 def _in_index(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], list[Any], int, int, Callable[[], Any]]:
-    """Finds the same in an index; a model is opened only for a sentence, or if one is named."""
+    """Returns what `_in_text` returns, from an index; opens a model only for a sentence, or if one is named."""
     import numpy as np
 
     from elmo.search import nearest
@@ -270,7 +273,7 @@ def _in_index(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], l
 
 
 def _opened(name: str, state: Any) -> tuple[dict[str, Any], Any]:
-    """A model's card, with its hash, and its embedder for this state policy."""
+    """Opens a model; returns its card, with its hash, and its embedder for this state policy."""
     from elmo.embedding.embedder import Embedder
     from elmo.formats.opened import open_model
 
@@ -282,7 +285,7 @@ def _opened(name: str, state: Any) -> tuple[dict[str, Any], Any]:
 
 
 def _print_json(word: str, static: Sequence[Any], queries: Sequence[Any], found: Sequence[Any], layer: int) -> None:
-    """Prints one line per neighbour, which is of `static` vectors of a word or of a `token` in its sentence."""
+    """Prints one line per neighbour: first those by `static` vectors, then those of each query."""
     for neighbor in static:
         print_json({"of": "static", "query": word, **vars(neighbor)})
     for (sentence, index), neighbors in zip(queries, found, strict=True):
@@ -294,7 +297,7 @@ def _print_json(word: str, static: Sequence[Any], queries: Sequence[Any], found:
 def print_neighbors(
     queries: Sequence[tuple[Sequence[str], int]], found: Sequence[Sequence[Any]], what: str = "occurrence"
 ) -> None:
-    """Prints each query in its context, and below it its neighbours, or that there is no other `what`."""
+    """Prints each query in its context and, below it, its neighbours, or a line that there is no other `what`."""
     from elmo.search.nearest import in_context
 
     for (sentence, index), neighbors in zip(queries, found, strict=True):

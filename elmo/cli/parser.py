@@ -1,4 +1,4 @@
-"""The parser of the command line: argparse's, with verbs by job, an example each, and the option that was meant."""
+"""The parser of the command line: argparse's, with verbs by job, their examples, and errors that suggest options."""
 
 import argparse
 import re
@@ -13,9 +13,9 @@ GROUPS = ("text to vectors", "similar uses", "a language model", "models", "in t
 
 
 class Parser(argparse.ArgumentParser):
-    """Suggests the word that was probably meant. `settings` gives the lines on a verb's settings for its help.
+    """Suggests the word that was probably meant. `settings` returns the lines on a verb's settings for its help.
 
-    `home` finds the module and the name of the dataclass of these settings; None where there is none.
+    `home` finds the module and the name of the dataclass of these settings, or returns None if there is none.
     """
 
     group = ""
@@ -40,7 +40,7 @@ class Parser(argparse.ArgumentParser):
         return shown + (f"\nexample:\n  {self.example}\n" if self.example else "")
 
     def _all_verbs(self, verbs: Any) -> str:
-        """The help of `elmo` itself: its verbs by job, each with an example."""
+        """Returns the help of `elmo` itself, which lists its verbs by job, each with an example."""
         about = {action.dest: action.help for action in verbs._choices_actions}
         parts = [self.format_usage(), f"\n{self.description}\n"]
         found = {parser.group for parser in verbs.choices.values()}
@@ -61,7 +61,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def meant_option(parser: Parser, unknown: str, following: str | None, settings: Iterable[str] | None) -> str:
-    """The end of the error for an unknown option: a setting that is written otherwise, or an option like it."""
+    """Returns the end of the error for an unknown option; it names the setting or the option that was meant."""
     name = unknown.lstrip("-").partition("=")[0].replace("-", "_")
     value = unknown.partition("=")[2] or (following if following and not following.startswith("-") else "VALUE")
     if settings is not None:

@@ -1,4 +1,4 @@
-"""The language model: `elmo train`, `elmo perplexity`, `elmo score`, `elmo substitutes`."""
+"""`elmo train`, `elmo perplexity`, `elmo score` and `elmo substitutes`, the commands of the language model."""
 
 import argparse
 import os
@@ -132,12 +132,12 @@ def train_verb(arguments: argparse.Namespace) -> None:
 
 
 def _is_restarted() -> bool:
-    """Whether torchrun has restarted this command, as it does when a process is lost: it then resumes by itself."""
+    """Whether torchrun has restarted this command after the loss of a process; the training is then resumed."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
 def _train_values(arguments: argparse.Namespace, resume: bool) -> tuple[dict[str, Any], Any]:
-    """The settings of a run, and the description of the model that it starts from, if it is opened."""
+    """Returns the settings of a run and, if it is opened, the description of the model that the run starts from."""
     recipe, overrides = recipe_and_overrides(arguments)
     names = ("train", "heldout", "output", "init_from")
     flags: dict[str, Any] = {name: getattr(arguments, name) or None for name in names} | {"init_vocab": arguments.vocab}
@@ -169,7 +169,7 @@ def perplexity_verb(arguments: argparse.Namespace) -> None:
     from elmo.text.records import check_text
 
     model = formats.load(arguments.model)
-    perplexity.check_softmax(model)  # before any warning
+    perplexity.check_softmax(model)  # an error comes before any warning
     text = text_for(model.text, arguments)
     paths = corpus.expand_patterns(arguments.text)
     for path in paths:
@@ -179,7 +179,7 @@ def perplexity_verb(arguments: argparse.Namespace) -> None:
 
         def reading(done: int, total: int) -> None:
             tokenized.update(done, total)
-            measured.begin(0)  # when the last is read
+            measured.begin(0)  # words are measured only after the last text is read
 
         report = perplexity.perplexity_report(model, paths, text, arguments.max_words, measured.update, reading)
     if arguments.json:
@@ -209,7 +209,7 @@ def score_verb(arguments: argparse.Namespace) -> None:
     scorer = Scorer(model)
     lines = FileLines(arguments.text)
     records = read_records(lines, "text", tokenizer_of(model.text, arguments))
-    # On a terminal the scores themselves show how far it is.
+    # On a terminal, the scores themselves show the progress.
     with Counter("sentences", arguments.quiet or sys.stdout.isatty()) as counter:
         scored = pair_results(records, lambda record: record.tokens, scorer.score)
         for number, (record, scores) in enumerate(scored, 1):
@@ -218,7 +218,7 @@ def score_verb(arguments: argparse.Namespace) -> None:
 
 
 def _print_scores(record: Any, scores: Any, as_json: bool) -> None:
-    """Prints the scores of a sentence: JSON, or a line for each token and an empty one."""
+    """Prints the scores of a sentence as JSON, or as a line for each token and an empty line."""
     columns = {"forward": scores.forward.tolist(), "backward": scores.backward.tolist()}
     if as_json:
         rest = {"known": scores.known.tolist(), "end": scores.end, "begin": scores.begin}

@@ -1,4 +1,4 @@
-"""`elmo serve`: a model over HTTP; `elmo explore`: its page in a browser."""
+"""`elmo serve`, which serves a model over HTTP, and `elmo explore`, which opens its page in a browser."""
 
 import argparse
 import os
@@ -124,7 +124,7 @@ def serve_verb(arguments: argparse.Namespace) -> None:
     )
     config = with_limits(config, **limits)
     if arguments.workers > 1:
-        formats.describe(arguments.model)  # what cannot be opened is said once, not by every worker
+        formats.describe(arguments.model)  # a bad model is reported once, not by every worker
         with reserved_port(arguments.host, arguments.port) as port:
             again = "--workers", "1", "--port", str(port), "--worker-of", str(os.getpid())
             run_in(arguments.workers, again, first_prints=True)
@@ -153,14 +153,14 @@ def explore_verb(arguments: argparse.Namespace) -> None:
 
 
 def _origin(given: str) -> str:
-    """An origin as browsers send it: one with a trailing slash or a path would never match."""
+    """Returns an origin as browsers send it. One with a slash at its end or a path would never match."""
     if given != "*" and not re.fullmatch(r"https?://[^/\s]+", given):
         raise InputError(f"--cors is {given!r}; expected an origin without a path, such as https://example.org")
     return given.lower()
 
 
 def _key(file: str | None) -> str | None:
-    """The key, from a file or the environment."""
+    """Returns the key from a file or the environment; None if there is none."""
     given = os.environ.get(KEY) if file is None else Path(file).read_text(encoding="utf-8", errors="replace")
     found = given and given.strip()
     if found == "":

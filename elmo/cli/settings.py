@@ -1,6 +1,6 @@
-"""The settings of a verb: its recipe and overrides, and how its settings are shown.
+"""Reads and shows the settings of a verb: its recipe and its overrides.
 
-They are described by the source of their dataclasses, and nothing is imported, so help comes at once.
+The descriptions are read from the source of the settings' dataclasses. Nothing is imported, so help comes at once.
 """
 
 import argparse
@@ -35,7 +35,7 @@ class Setting:
 
 @cache
 def settings_of(module: str, name: str) -> tuple[Setting, ...]:
-    """The settings of a dataclass and of those in its fields, in their order."""
+    """Returns the settings of a dataclass and of the dataclasses in its fields, in order."""
     return tuple(_settings(module, name, ""))
 
 
@@ -56,7 +56,7 @@ def _settings(module: str, name: str, where: str) -> Iterator[Setting]:
 
 
 def _inner(module: str, annotation: ast.expr) -> tuple[str, str] | None:
-    """The dataclass that a field holds, by its module and name; None if it holds something else."""
+    """Returns the module and name of the dataclass that a field holds; None if it holds something else."""
     for part in [annotation.left, annotation.right] if isinstance(annotation, ast.BinOp) else [annotation]:
         if isinstance(part, ast.Name) and _class(module, part.id) is not None:
             return module, part.id
@@ -65,7 +65,7 @@ def _inner(module: str, annotation: ast.expr) -> tuple[str, str] | None:
 
 @cache
 def _tree(module: str) -> ast.Module:
-    """The source of a module, empty if there is none; a package above it is not imported, as `find_spec` would."""
+    """Parses the source of a module; it is empty if there is none. `find_spec` would import the package above it."""
     package, *names = module.split(".")
     spec = find_spec(package)
     if spec is None or spec.origin is None:
@@ -77,7 +77,7 @@ def _tree(module: str) -> ast.Module:
 
 @cache
 def _class(module: str, name: str) -> tuple[str, list[ast.stmt]] | None:
-    """The body of a class, and the module that defines it, which this one may import it from."""
+    """Finds the module that defines a class, which `module` may import, and the class's body."""
     for node in _tree(module).body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             return module, node.body
@@ -89,9 +89,9 @@ def _class(module: str, name: str) -> tuple[str, list[ast.stmt]] | None:
 
 
 def config_of(entry_point: str, keyword: str = "config") -> tuple[str, str] | None:
-    """The settings of what an entry point names, `module:NAME`: the class that is its argument `config`.
+    """Finds the settings of an entry point, `module:NAME`: the class that NAME's call takes as its argument `config`.
 
-    Returns its module and name; None if the source does not say it so.
+    Returns the module and name of the class, or None if the source has no such call.
     """
     module, _, name = entry_point.partition(":")
     for node in _tree(module).body:
@@ -110,8 +110,8 @@ def add_settings(
 ) -> None:
     """Adds a verb's recipe, its overrides, and the flags that only print settings.
 
-    `home` finds the module and the dataclass of the settings, None if they cannot be known beforehand. It is called
-    only when they are asked for: reading the source of all probes would take longer than most commands.
+    `home` finds the module and the dataclass of the settings, or returns None if they cannot be known beforehand. It is
+    called only for help and settings, since reading the source of all probes would take longer than most commands.
     """
     parser.add_argument("recipe", nargs="?", help=recipe)
     parser.add_argument(
@@ -127,7 +127,7 @@ def add_settings(
 
 
 def _listed(home: tuple[str, str] | None, verb: str) -> str:
-    """Lines for the help of a verb: every setting with its kind and its description."""
+    """Returns the lines for the help of a verb: every setting with its kind and its description."""
     if home is None:
         return ""
     lines = [f"settings, as section.key=value ({verb} --settings shows them with their values, to edit):"]
@@ -153,7 +153,7 @@ def show(arguments: argparse.Namespace, made: Any) -> None:
 
 
 def setting_comments(settings: Sequence[Setting]) -> dict[str, list[str]]:
-    """The lines that stand above every setting in a file of settings, by its name."""
+    """Returns the lines that stand above each setting in a file of settings, by the setting's name."""
     found = {}
     for setting in settings:
         choices = [setting.kind] if setting.kind.startswith("Literal") else []
@@ -162,7 +162,7 @@ def setting_comments(settings: Sequence[Setting]) -> dict[str, list[str]]:
 
 
 def find_recipe(name: str, folder: Path = config.RECIPES) -> Path:
-    """The file of a recipe: a path, or a name in a package's folder of recipes."""
+    """Returns the file of a recipe, which is given as a path or as a name in a package's folder of recipes."""
     path = Path(name)
     if path.is_file():
         if path.suffix != ".toml":
@@ -175,7 +175,7 @@ def find_recipe(name: str, folder: Path = config.RECIPES) -> Path:
 
 
 def packaged_recipe(name: str, folder: Path = config.RECIPES) -> Path:
-    """The file of the recipe `name` in a package's folder of recipes."""
+    """Returns the file of the recipe `name` in a package's folder of recipes."""
     packaged = folder / f"{name.removesuffix('.toml')}.toml"
     if packaged.is_file():
         return packaged
@@ -184,14 +184,14 @@ def packaged_recipe(name: str, folder: Path = config.RECIPES) -> Path:
 
 
 def recipe_and_overrides(arguments: argparse.Namespace) -> tuple[str | None, list[str]]:
-    """The recipe and the overrides; without a recipe, argparse puts the first override in its place."""
+    """Returns the recipe and the overrides; without a recipe, argparse puts the first override in its place."""
     if arguments.recipe is not None and "=" in arguments.recipe:
         return None, [arguments.recipe, *arguments.overrides]
     return arguments.recipe, list(arguments.overrides)
 
 
 def require(values: dict[str, Any], placeholders: Mapping[str, Any], shows: bool, example: str) -> None:
-    """Raises InputError for a missing setting that has a flag; where settings are only shown, it gets a placeholder."""
+    """Raises InputError for a missing setting that has a flag; if settings are only shown, a placeholder is set."""
     for name, placeholder in placeholders.items():
         if name in values:
             continue

@@ -1,4 +1,4 @@
-"""Texts to train on: `elmo text`."""
+"""`elmo text`, which makes texts to train on."""
 
 import argparse
 from pathlib import Path
