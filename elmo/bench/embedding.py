@@ -26,7 +26,7 @@ WORD_BYTES = {"float32": 4, "bfloat16": 2, "int8": 1, "int8-weights": 1}
 
 @dataclass(frozen=True)
 class Throughput:
-    """Embedding a text, all layers, in rounds; sentence boundaries do not count as tokens."""
+    """The speed of embedding a text with all layers, in rounds; sentence boundaries do not count as tokens."""
 
     tokens: int
     rounds: list[float]
@@ -50,18 +50,18 @@ class Throughput:
 
 @dataclass(frozen=True)
 class Latency:
-    """Milliseconds for a single sentence, median of several."""
+    """The milliseconds for a single sentence, as the median over several."""
 
     tokens: int
     new_words: float
     """The time of a sentence whose words are all new."""
     known_words: float
-    """The vectors of all words are cached: the time of the LSTMs alone."""
+    """The time of a sentence whose word vectors are all cached, which is that of the LSTMs alone."""
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """One precision of one model."""
+    """What was measured of one model in one precision."""
 
     throughput: Throughput
     latency: Latency
@@ -122,7 +122,7 @@ def throughput(embedder: Embedder, sentences: Sequence[Sentence], rounds: int, s
 
 
 def latency(embedder: Embedder, sentences: Sequence[Sentence]) -> Latency:
-    """Embeds sentences of one length one by one; the first once more before, untimed."""
+    """Embeds sentences of one length one by one, after an untimed run of the first."""
     _drain(embedder, sentences[:1])
     new = []
     for sentence in sentences:
@@ -134,22 +134,23 @@ def latency(embedder: Embedder, sentences: Sequence[Sentence]) -> Latency:
 
 
 def cut_runs(sentences: Sequence[Sentence], length: int, count: int) -> list[list[str]]:
-    """`count` runs of `length` tokens from the text, which is repeated if short."""
+    """Cuts `count` runs of `length` tokens from the text, which is repeated if it is short."""
     tokens = [token for sentence in sentences for token in sentence]
     tokens *= -(-length * count // len(tokens))
     return [tokens[begin : begin + length] for begin in range(0, length * count, length)]
 
 
 def lstm_flops(config: LstmConfig) -> int:
-    """Additions and multiplications in the LSTMs' products per token, over all layers and both directions."""
+    """Returns the additions and multiplications of the LSTMs per token, over all layers and both directions."""
     gates = 4 * config.dim * 2 * config.projection_dim
     return 2 * 2 * config.n_layers * (gates + _projection(config))
 
 
 def lstm_bytes(config: LstmConfig, tokens: int, precision: ops.Precision) -> int:
-    """Bytes of weights that the LSTMs read for one sentence: the input's once, the state's at each step.
+    """Returns the bytes of weights that the LSTMs read for one sentence.
 
-    The two boundaries are steps, too. Weights that stay in a cache still count at each step.
+    They read the weights of the input once and those of the state at each step, also for the two boundaries. Weights
+    that stay in a cache count at each step, too.
     """
     square = 4 * config.dim * config.projection_dim
     return 2 * config.n_layers * (square + (tokens + 2) * (square + _projection(config))) * WORD_BYTES[precision]
@@ -172,7 +173,7 @@ def _milliseconds(embedder: Embedder, sentence: Sentence) -> float:
 
 @contextmanager
 def _stopwatch(modules: Sequence[nn.Module], device: torch.device) -> Iterator[list[float]]:
-    """A list to which each call of one of `modules` appends its seconds."""
+    """Yields a list to which each call of one of `modules` appends its seconds."""
     times: list[float] = []
     began: list[float] = []
 
@@ -194,6 +195,6 @@ def _stopwatch(modules: Sequence[nn.Module], device: torch.device) -> Iterator[l
 
 
 def _cosines(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> np.ndarray:
-    """The cosines of each token's vectors in two runs, in all layers."""
+    """Returns the cosines of each token's vectors in two runs, in all layers."""
     a, b = (np.concatenate([vectors.reshape(-1, vectors.shape[-1]) for vectors in run]) for run in (one, other))
     return (a * b).sum(-1) / (np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1))

@@ -15,12 +15,12 @@ from elmo.text.tokenizer import Tokenizer
 
 PRECISIONS: tuple[ops.Precision, ...] = ("float32", "bfloat16", "int8", "int8-weights")
 COMPARED = 20
-"""Sentences whose vectors are compared with float32."""
+"""The number of sentences whose vectors are compared with those of float32."""
 
 
 @dataclass(frozen=True)
 class PrecisionRow:
-    """One precision; see `elmo.bench.embedding` for how each number is measured."""
+    """The results of one precision; `elmo.bench.embedding` says how each number is measured."""
 
     precision: ops.Precision
     tokens_per_second: float
@@ -28,19 +28,20 @@ class PrecisionRow:
     rounds: list[float]
     """The seconds of every round."""
     lstm_share: float
-    """Share of the time in the LSTM layers, and in the token encoder; the rest is outside both."""
+    """The share of the time in the LSTM layers."""
     encoder_share: float
+    """The share of the time in the token encoder."""
     lstm_gflops: float
     lstm_of_peak: float
-    """Share of the fastest product of this precision on this machine."""
+    """The speed of the LSTMs as a share of the fastest product of this precision on this machine."""
     sentence_new_ms: float
-    """A sentence of 20 tokens, all words new."""
+    """The time of a sentence of 20 tokens whose words are all new."""
     sentence_known_ms: float
     """The time of the same sentence with cached word vectors."""
     sentence_bandwidth: float
-    """The bytes of weights per second that the LSTMs read in that time."""
+    """The bytes of weights per second that the LSTMs read for a sentence with cached word vectors."""
     sentence_of_bandwidth: float
-    """Share of the machine's bandwidth; over 1 if a cache keeps weights."""
+    """The bandwidth of the LSTMs as a share of the machine's; it is over 1 if a cache keeps weights."""
     peak_bytes: int
     """Peak memory of the process, torch and all weights included."""
     smallest_cosine: float | None
@@ -65,7 +66,7 @@ class Bench:
     """The seconds from the start of a process to the model's first vector, in float32."""
     rows: list[PrecisionRow]
     not_measured: dict[str, str]
-    """Precisions not measured on this device, and why."""
+    """The reasons why precisions were not measured on this device, by precision."""
 
 
 def measure_model(
@@ -114,7 +115,7 @@ def measure_model(
 
 
 def first_sentences(path: Path, tokenizer: Tokenizer, tokens: int) -> list[list[str]]:
-    """The first sentences of a text with this many tokens, or the whole text if shorter."""
+    """Returns the first sentences of a text, with this many tokens together, or the whole text if it is shorter."""
     if tokens < 1:
         raise InputError(f"{tokens} tokens of {path} were asked for; at least 1 is expected")
     chosen: list[list[str]] = []

@@ -1,6 +1,6 @@
-"""The machine's limits: matrix products at a model's shapes, and memory bandwidth.
+"""Measures the machine's limits: the speed of matrix products at a model's shapes, and memory bandwidth.
 
-Both are the fastest of many short trials: an upper limit to compare a model's speed with, not an average.
+Both are the fastest of many short trials. They are an upper limit to compare a model's speed with, not an average.
 """
 
 import time
@@ -32,7 +32,7 @@ class Peak:
     precision: ops.Precision
     library: Way
     gflops: float
-    """1e9 additions and multiplications per second."""
+    """The speed in 1e9 additions and multiplications per second."""
     shape: tuple[int, int, int]
     """The rows, inputs and outputs of the product."""
 
@@ -51,7 +51,7 @@ class Limits:
     """The bandwidth in bytes per second."""
 
     def peak(self, precision: str, library: str | None = None) -> float:
-        """GFLOP/s of the fastest product of a precision, or of one library; 0 if none."""
+        """Returns the GFLOP/s of the fastest product of a precision, or of one library; 0 if there is none."""
         fit = [peak for peak in self.peaks if peak.precision == precision and library in (None, peak.library)]
         return max((peak.gflops for peak in fit), default=0.0)
 
@@ -73,7 +73,7 @@ def measure_limits(config: LstmConfig, device: str = "cpu", seconds: float = 0.0
 
 
 def measure_bandwidth(device: str = "cpu", rounds: int = 8) -> float:
-    """Memory bandwidth in bytes per second: the best of a sum, a maximum and a copy."""
+    """Measures memory bandwidth in bytes per second: the best of a sum, a maximum and a copy."""
     source = torch.ones(STREAM_BYTES // 4, device=device)
     target = torch.empty_like(source)
     works: list[tuple[Callable[[], object], int]] = [
@@ -113,7 +113,7 @@ def _peak(precision: ops.Precision, way: Way, config: LstmConfig, device: str, s
 
 
 def _integers(weight: Tensor) -> Callable[[Tensor], Tensor]:
-    """The bare product of 8-bit integers, without scaling."""
+    """Returns the bare product of 8-bit integers, without scaling."""
     integers = weight.mul(30).clamp(-127, 127).to(torch.int8).T
     return lambda x: torch._int_mm(x, integers)  # pyright: ignore[reportPrivateImportUsage]
 
@@ -125,7 +125,7 @@ def _input_type(precision: ops.Precision, way: Way) -> torch.dtype:
 
 
 def _gflops(product: Callable[[Tensor], Tensor], x: Tensor, outputs: int, device: str, seconds: float) -> float:
-    """The speed of the faster arrangement: all threads share a product, or each half of them has its own."""
+    """Returns the speed of the faster arrangement: all threads share a product, or each half has its own."""
     work = 2e-9 * x.shape[0] * x.shape[1] * outputs
 
     def half(_: int) -> None:
@@ -142,7 +142,7 @@ def _gflops(product: Callable[[Tensor], Tensor], x: Tensor, outputs: int, device
 
 
 def _fastest(work: Callable[[], object], device: str, rounds: int, seconds: float) -> float:
-    """The seconds of the fastest round, of at least `rounds` and as many as fit into `seconds`."""
+    """Returns the seconds of the fastest round, of at least `rounds` and as many as fit into `seconds`."""
     work()
     times: list[float] = []
     while len(times) < rounds or sum(times) < seconds:

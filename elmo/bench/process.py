@@ -1,6 +1,6 @@
-"""Measurements in separate processes: peak memory, and times from the start of a process.
+"""Measures in separate processes: peak memory, and times from the start of a process.
 
-Nothing here imports torch, so the parent process stays small and starts quickly.
+This module does not import torch, so the parent process stays small and starts quickly.
 """
 
 import multiprocessing
@@ -28,40 +28,40 @@ FIRST_VECTOR = (
 
 @dataclass(frozen=True)
 class FinishedCommand:
-    """A finished command."""
+    """What a finished command printed and took."""
 
     seconds: float
     peak_bytes: int
-    """Peak memory of the command or of the largest process that it started; 0 on Windows.
+    """The peak memory of the command or of the largest process that it started; 0 on Windows.
 
-    The system starts from the parent's size: a smaller command seems as large as the parent.
+    The system counts from the parent's size, so a smaller command seems as large as the parent.
     """
     output: str
 
 
 def in_fresh_process(function: Callable[..., T], *arguments: object) -> T:
     """Runs `function(*arguments)` in a new interpreter, which ends afterwards; re-raises its exception."""
-    ends_silently = signal.SIGINT, signal.SIG_DFL  # Ctrl-C reaches both processes; this one says so
+    ends_silently = signal.SIGINT, signal.SIG_DFL  # Ctrl-C reaches both processes, and the parent reports it
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, context, signal.signal, ends_silently) as pool:
         return pool.submit(function, *arguments).result()
 
 
 def import_seconds(rounds: int = 5) -> float:
-    """Seconds of `import elmo` in a new interpreter, fastest of `rounds`."""
+    """Returns the seconds of `import elmo` in a new interpreter, the fastest of `rounds`."""
     command = [sys.executable, "-c", IMPORT]
     runs = (subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(rounds))
     return min(map(float, runs))
 
 
 def first_vector_seconds(model: str | Path, precision: str, device: str, rounds: int = 2) -> float:
-    """Seconds from the start of a process to the model's first vector, fastest of `rounds`."""
+    """Returns the seconds from the start of a process to the model's first vector, the fastest of `rounds`."""
     command = [sys.executable, "-c", FIRST_VECTOR, str(model), precision, device, SENTENCE]
     return min(_seconds_to_first_line(command) for _ in range(rounds))
 
 
 def run_measured(command: Sequence[str]) -> FinishedCommand:
-    """Runs a command and returns its time, memory and output; its stderr is ours.
+    """Runs a command and returns its time, memory and output. It shares stderr with this process.
 
     Raises subprocess.CalledProcessError if it fails.
     """
