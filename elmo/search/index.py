@@ -1,10 +1,10 @@
 """An index of occurrences: every token of a text with its vectors, stored on disk for repeated searches.
 
-- a folder: `index.json` records what it was built from; two LanceDB tables hold `occurrences` (word, position,
-  vectors) and `sentences`
-- built as a stream, chunk by chunk, beside its final path; an interrupted build resumes after its last complete chunk
-- up to `EXACT_MOST` candidates are compared one by one; larger sets are searched through a neighbour graph over 8-bit
-  vectors (LanceDB's IVF_HNSW_SQ), and the hits are compared as stored
+- An index is a folder: `index.json` records what it was built from; two LanceDB tables hold `occurrences` (word,
+  position, vectors) and `sentences`.
+- It is built chunk by chunk beside its final path. An interrupted build resumes after its last complete chunk.
+- Up to `EXACT_MOST` candidates are compared one by one. Larger sets are searched through a neighbour graph over 8-bit
+  vectors (LanceDB's IVF_HNSW_SQ), and the hits are compared as stored.
 """
 
 import json
@@ -36,17 +36,17 @@ RECORD, OCCURRENCES, SENTENCES = "index.json", "occurrences", "sentences"
 FILES = RECORD, f"{OCCURRENCES}.lance", f"{SENTENCES}.lance"
 PART = ".part"
 CHUNK_TOKENS = 16_384
-"""Minimum size of the chunks of sentences that are written at once."""
+"""The least number of tokens in a chunk of sentences that is written at once."""
 EXACT_MOST = 10_000
-"""Up to as many candidates are compared one by one."""
+"""The most candidates that are compared one by one."""
 PARTITION = 1 << 18
-"""Approximate tokens per graph, which is held in memory while it is built. All graphs are searched."""
+"""The approximate number of tokens in a graph, which is in memory while it is built. All graphs are searched."""
 EF_CONSTRUCTION = 150
-"""Candidates that are considered as a new token's neighbours in the graph."""
+"""The number of candidates that are considered as a new token's neighbours in the graph."""
 SPARE = 10
-"""Extra neighbours to search for: LanceDB compares with the query rounded to the stored type."""
+"""The number of extra neighbours to search for, since LanceDB rounds the query to the stored type."""
 REFINE = 10
-"""For each requested neighbour, this many are taken from the graph and compared as stored."""
+"""The number of tokens taken from the graph, and compared as stored, for each requested neighbour."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class IndexRecord:
     tokenizer: TextConfig = field(default_factory=TextConfig)
     dtype: Literal["float16", "float32"] = "float16"
     limit: int | None = None
-    """Indexing stops after the sentence that reaches this many tokens."""
+    """The number of tokens after which indexing stops, at the end of the sentence."""
     state: StatePolicy = "reset"
     """The LSTM state at the start of a sentence."""
     version: str = VERSION
@@ -81,7 +81,7 @@ class Query:
 
 
 def layers_of(embedder: Embedder, layers: Iterable[int]) -> tuple[int, ...]:
-    """Layer numbers from 0, each once, in order; -1 is the top. Raises InputError for an unknown layer."""
+    """Returns layer numbers from 0, each once, in order; -1 is the top. Raises InputError for an unknown layer."""
     for layer in layers:
         if not -embedder.n_layers <= layer < embedder.n_layers:
             raise InputError(f"layer is {layer}; the model has layers 0 to {embedder.n_layers - 1}")
@@ -101,16 +101,16 @@ def build_index(
 
     `record` says what it is built from. Memory holds one chunk's vectors at a time; for the graphs, at the end,
     LanceDB needs memory that grows more slowly than the text. The index is in `output` with the suffix `.part` until
-    it is complete; `resume` continues an interrupted build there after its last complete chunk. `progress` is told
-    the tokens so far.
+    it is complete; `resume` continues an interrupted build there after its last complete chunk. `progress` is called
+    with the number of tokens so far.
 
     Raises InputError if there is no sentence, if there is an interrupted build without `resume` or with other
     settings, if another process is building it, or if LanceDB cannot write (a full disk, a path that is not UTF-8 or
     has a control character); OSError if the output exists.
     """
-    _lancedb()  # before a folder is made
+    _lancedb()  # if it is missing, this fails before a folder is made
     check_output(output, overwrite, FILES)
-    output = output.resolve()  # the target of a link is replaced
+    output = output.resolve()  # an index behind a link is replaced, not the link
     _check_name(output, "name another output")
     part = output.with_name(output.name + PART)
     with lock_folder(part, "is building this index", "name another output", is_moved=True):
@@ -132,7 +132,7 @@ def _built(
     with _writing(part):
         tables = _tables(_lancedb().connect(str(part)), record, embedder.dim)
         for table in tables:
-            table.delete(f"sentence >= {record.sentences}")  # written after the last complete chunk
+            table.delete(f"sentence >= {record.sentences}")  # these rows were written after the last complete chunk
     try:
         for chunk in in_parts(left, CHUNK_TOKENS):
             rows = _rows(embedder, chunk, record)
@@ -146,7 +146,7 @@ def _built(
         if not record.sentences:
             raise InputError(f"{', '.join(record.texts)}: no sentences; give a text that has some")
     except InputError:
-        if not record.sentences:  # nothing to resume
+        if not record.sentences:  # there is nothing to resume
             shutil.rmtree(part)
         raise
     with _writing(part):
@@ -174,7 +174,7 @@ class Index:
             )
 
     def layer(self, layer: int | None = None) -> int:
-        """The number of a stored layer: by default and for -1 the highest. Raises InputError for others."""
+        """Returns the number of a stored layer; None and -1 are the highest. Raises InputError for others."""
         kept = self.record.layers
         found = kept[-1] if layer in (None, -1) else layer
         if found not in kept:
@@ -210,9 +210,9 @@ class Index:
         return [Query(tokens[r["sentence"]], r["token"], np.array(r[column], np.float32)) for r in found], len(places)
 
     def places(self, word: str, most: int) -> tuple[list[tuple[tuple[str, ...], int]], int]:
-        """Sentence and position of occurrences of `word` with the same spelling, in text order; and how many there are.
+        """Returns the sentence and position of occurrences of `word` as spelled, in text order, and their number.
 
-        Of more than `most`, every n-th is taken, evenly over the text.
+        If there are more than `most`, they are taken evenly over the text.
         """
         with self._errors():
             search = self._occurrences.search().where(_is(word)).select(["sentence", "token"])
@@ -224,7 +224,7 @@ class Index:
     def nearest(
         self, query: Query, layer: int, k: int = 5, same_word: bool = True, exact: bool = False
     ) -> list[Neighbor]:
-        """The `k` nearest tokens to `query` by cosine at one layer, nearest first; ties in text order.
+        """Returns the `k` nearest tokens to `query` by cosine at one layer, nearest first; ties are in text order.
 
         If several tokens tie for the last place, any of them may be left out.
         With `same_word` only occurrences of the query's word are candidates. The query itself (the same sentence and
@@ -254,7 +254,7 @@ class Index:
                 where = others if where is None else f"{where} AND {others}"
 
     def _copies(self, sentence: Sequence[str]) -> list[int]:
-        """The numbers of the sentences with these tokens."""
+        """Returns the numbers of the sentences with these tokens."""
         if not all(map(is_utf8, sentence)):
             return []
         with self._errors():
@@ -262,7 +262,7 @@ class Index:
             return search.select(["sentence"]).limit(None).to_arrow()["sentence"].to_pylist()
 
     def _search(self, query: Query, layer: int, limit: int, where: str | None, exact: bool) -> list[dict[str, Any]]:
-        """The positions and similarities of up to `limit` tokens, nearest first."""
+        """Returns the positions and similarities of up to `limit` tokens, nearest first."""
         vector, column = query.vector.astype(np.float32), _column(layer)
         with self._errors():
             search = self._occurrences.search(vector, column, query_type="vector").distance_type("cosine")
@@ -278,12 +278,12 @@ class Index:
             return []
         vectors = found[column].combine_chunks().flatten().to_numpy().reshape(len(rows), -1)
         similarities = unit_vectors(vectors) @ unit_vectors(query.vector[None])[0]
-        for row, similarity in zip(rows, similarities.astype(np.float32), strict=True):  # the same vector: the same
+        for row, similarity in zip(rows, similarities.astype(np.float32), strict=True):  # equal vectors then tie
             row["similarity"] = float(similarity)
         return sorted(rows, key=lambda row: (-row["similarity"], *_place(row)))
 
     def _tokens(self, numbers: Iterable[int]) -> dict[int, tuple[str, ...]]:
-        """The tokens of the sentences with these numbers."""
+        """Returns the tokens of the sentences with these numbers."""
         wanted = sorted(set(numbers))
         if not wanted:
             return {}
@@ -315,7 +315,7 @@ def _lance_errors(before: str, after: str) -> Iterator[None]:
     except InputError:
         raise
     except (RuntimeError, ValueError, OSError) as error:
-        said = str(error).partition(", /")[0]  # without the location in LanceDB's own source
+        said = str(error).partition(", /")[0]  # the rest is a place in LanceDB's source
         raise InputError(f"{before}{said}{after}") from error
 
 
@@ -331,12 +331,12 @@ def _check_name(folder: Path, remedy: str) -> None:
 
 
 def _is(word: str) -> str:
-    """The condition in SQL."""
-    return f"word = {_quoted(word)}" if is_utf8(word) else "false"  # no table has it
+    """Returns the condition in SQL that a row has this word."""
+    return f"word = {_quoted(word)}" if is_utf8(word) else "false"  # tables hold UTF-8 alone
 
 
 def _quoted(word: str) -> str:
-    """A string in SQL. LanceDB's own `to_sql` does not double a quote after a backslash."""
+    """Quotes a string for SQL. LanceDB's own `to_sql` does not double a quote after a backslash."""
     return "'" + word.replace("'", "''") + "'"
 
 
@@ -349,8 +349,8 @@ def _column(layer: int) -> str:
 
 
 def _begun(part: Path, record: IndexRecord, resume: bool, overwrite: bool) -> IndexRecord:
-    """The record of the build in `part`: of an interrupted one as far as it got, or of a new one."""
-    unfinished = f".{RECORD}.*{PARTIAL}"  # if the process was killed at once
+    """Returns the record of the build in `part`, which is an interrupted build as far as it got, or a new one."""
+    unfinished = f".{RECORD}.*{PARTIAL}"  # a process that was killed may leave such a file
     if overwrite and not resume:
         check_output(part, overwrite, (*FILES, unfinished))
         remove(part)
@@ -391,7 +391,7 @@ def _read(folder: Path) -> IndexRecord:
 
 
 def _limited(sentences: Iterable[tuple[str, ...]], limit: int | None) -> Iterator[tuple[str, ...]]:
-    """The non-empty sentences, up to the one that reaches `limit` tokens."""
+    """Yields the non-empty sentences, up to the one that reaches `limit` tokens."""
     seen = 0
     for sentence in sentences:
         if limit is not None and seen >= limit:
@@ -402,7 +402,7 @@ def _limited(sentences: Iterable[tuple[str, ...]], limit: int | None) -> Iterato
 
 
 def _schemas(record: IndexRecord, dim: int) -> tuple[Any, Any]:
-    """The schemas of the tables of occurrences and of sentences."""
+    """Returns the schemas of the tables of occurrences and of sentences."""
     import pyarrow as pa
 
     number = pa.from_numpy_dtype(np.dtype(record.dtype))
@@ -422,7 +422,7 @@ def _tables(database: Any, record: IndexRecord, dim: int) -> tuple[Any, Any]:
 
 
 def _rows(embedder: Embedder, chunk: list[tuple[str, ...]], record: IndexRecord) -> tuple[Any, Any]:
-    """The rows of both tables for the sentences of a chunk."""
+    """Returns the rows of both tables for the sentences of a chunk."""
     import pyarrow as pa
 
     numbers = np.arange(record.sentences, record.sentences + len(chunk))
@@ -458,7 +458,7 @@ def _train(tables: tuple[Any, Any], record: IndexRecord) -> None:
     from lancedb.index import BTree, HnswSq
 
     occurrences, sentences = tables
-    for table in tables:  # left by an interrupted build: tidying would rebuild it
+    for table in tables:  # tidying would rebuild indices that an interrupted build left
         for index in table.list_indices():
             table.drop_index(index.name)
         _tidy(table)

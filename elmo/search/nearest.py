@@ -1,10 +1,10 @@
 """Finds the places where a text uses a word as it is used here, for `elmo neighbors` and `elmo probe neighbors`.
 
-- the query is a token in its sentence, from the text or not
-- candidates are the same word's other occurrences, or every token
-- exact cosine at every requested layer; the text is read in chunks, so memory does not grow with it
-  (`elmo.search.index` stores the vectors instead)
-- for comparison, the nearest words by static vectors, which know no context
+- The query is a token in its sentence, which may or may not be in the text.
+- The candidates are the same word's other occurrences, or all tokens.
+- Cosines are exact, at every requested layer. The text is read in chunks, so memory does not grow with it
+  (`elmo.search.index` stores the vectors instead).
+- `static_neighbors` finds the nearest words by static vectors, which know no context, for comparison.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,9 +21,9 @@ from elmo.text.tokenizer import split_at_spaces
 from elmo.text.word_vectors import read_entries
 
 CHUNK = 256
-"""Sentences whose vectors are in memory at a time."""
+"""The number of sentences whose vectors are in memory at a time."""
 STATIC_CHUNK = 10_000
-"""Static vectors that are in memory at a time."""
+"""The number of static vectors that are in memory at a time."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Neighbor:
     """A token of the text and its similarity to the query."""
 
     similarity: float
-    """Cosine, -1 to 1."""
+    """The cosine, from -1 to 1."""
     sentence_index: int
     token_index: int
     sentence: tuple[str, ...]
@@ -50,7 +50,7 @@ class QueryResult:
     """The results of one query at one layer."""
 
     neighbors: list[Neighbor]
-    """Nearest first."""
+    """The neighbours, nearest first."""
     candidates: int
     """The number of tokens that the query was compared with."""
 
@@ -61,7 +61,7 @@ def find_occurrences(sentences: Iterable[Sequence[str]], word: str) -> list[tupl
 
 
 def find_token(sentence: str, word: str) -> tuple[tuple[str, ...], int] | None:
-    """The tokens of `sentence`, separated by spaces, and the index of the first that is `word`; None without one.
+    """Returns the tokens of `sentence`, separated by spaces, and the index of the first that is `word`, or None.
 
     A `word` that contains spaces is one token, as CoNLL-U may have it. Other white space, such as a no-break space,
     separates tokens only if `word` is not found otherwise.
@@ -93,8 +93,8 @@ def search(
 
     Layers count from 0 (the word without context); -1 is the top. With `same_word` only occurrences of the query's
     word are candidates. The query itself (the same sentence and position) is never one. Ties keep text order. The text
-    is read once for all layers and queries. `progress` is told the sentences so far. Raises InputError if there is no
-    query, or no such layer or token.
+    is read once for all layers and queries. `progress` is called with the number of sentences so far. Raises InputError
+    if there is no query, or no such layer or token.
     """
     sought = query_vectors(embedder, queries, layers)
     words = {sentence[index] for sentence, index in queries} if same_word else None
@@ -105,7 +105,7 @@ def search(
         candidates = [_candidates(places, tuple(sentence), index, same_word) for sentence, index in queries]
         for layer, vectors_of_queries, of_layer in zip(layers, sought, best, strict=True):
             vectors = unit_vectors(np.concatenate([array[layer] for array in embedded]))
-            similarities = vectors_of_queries @ vectors.T  # queries, tokens of the chunk
+            similarities = vectors_of_queries @ vectors.T  # its shape: queries, tokens of the chunk
             for row, allowed, found in zip(similarities, candidates, of_layer, strict=True):
                 nearest = allowed[np.argsort(-row[allowed], kind="stable")[:k]]
                 found.neighbors += [Neighbor(float(row[i]), *places[i]) for i in nearest]
@@ -120,7 +120,7 @@ def search(
 def _candidates(
     places: Sequence[tuple[int, int, tuple[str, ...]]], query: tuple[str, ...], index: int, same_word: bool
 ) -> Int[np.ndarray, " C"]:
-    """The indices of the positions that a query is compared with."""
+    """Returns the indices of the positions that a query is compared with."""
     return np.array(
         [
             i
@@ -132,10 +132,10 @@ def _candidates(
 
 
 def static_neighbors(path: Path, word: str, k: int = 5) -> list[StaticNeighbor]:
-    """The `k` nearest words to `word` by cosine of the vectors in a file in GloVe's text format, nearest first.
+    """Returns the `k` nearest words to `word`, nearest first, by the vectors of a file in GloVe's text format.
 
-    If the file lacks the word as spelled, it is looked up in lower case; empty if the file has neither. The file is
-    read twice, so memory does not grow with it. Raises InputError like `elmo.text.word_vectors.read_entries`.
+    If the file lacks the word as spelled, it is looked up in lower case; the list is empty if the file has neither. The
+    file is read twice, so memory does not grow with it. Raises InputError as `word_vectors.read_entries` does.
     """
     spelled: dict[str, np.ndarray] = {}
     for spelling, vector in read_entries(path, {word, word.lower()}):
@@ -156,7 +156,7 @@ def static_neighbors(path: Path, word: str, k: int = 5) -> list[StaticNeighbor]:
 def query_vectors(
     embedder: Embedder, queries: Sequence[tuple[Sequence[str], int]], layers: Sequence[int]
 ) -> Float[np.ndarray, "L Q D"]:
-    """The unit vectors of the tokens of Q queries at L layers. Raises like `search`."""
+    """Returns the unit vectors of the tokens of Q queries at L layers. Raises InputError as `search` does."""
     for sentence, index in queries:
         if not 0 <= index < len(sentence):
             raise InputError(f"token index is {index}; the query has {len(sentence)} tokens, counted from 0")
@@ -172,7 +172,7 @@ def query_vectors(
 
 
 def in_context(sentence: Sequence[str], index: int, width: int = 50) -> str:
-    """One of a sentence's tokens in brackets, with whole tokens of at most `width` characters on either side."""
+    """Returns a token in brackets, with whole tokens of at most `width` characters on either side."""
     before, after = sentence[:index], sentence[index + 1 :]
     left = _within(reversed(before), width)
     right = _within(after, width)
@@ -181,7 +181,7 @@ def in_context(sentence: Sequence[str], index: int, width: int = 50) -> str:
 
 
 def _within(tokens: Iterable[str], width: int) -> list[str]:
-    """The first tokens whose characters and spaces are at most `width`."""
+    """Returns the first tokens whose characters and spaces are at most `width`."""
     taken: list[str] = []
     for token in tokens:
         width -= len(token) + 1
@@ -198,7 +198,7 @@ def even_places(count: int, most: int) -> list[int]:
 
 
 def mark_token(sentence: Sequence[str], index: int) -> str:
-    """The sentence, with one of its tokens in brackets."""
+    """Returns the sentence, with one of its tokens in brackets."""
     return " ".join(f"[{token}]" if place == index else token for place, token in enumerate(sentence))
 
 
@@ -212,6 +212,6 @@ def _chunks(
 
 
 def unit_vectors(vectors: Float[np.ndarray, "... D"]) -> Float[np.ndarray, "... D"]:
-    """The vectors scaled to length 1, in float64; zero stays zero."""
+    """Scales vectors to length 1, in float64; zero stays zero."""
     vectors = vectors.astype(np.float64)
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True).clip(min=1e-12)

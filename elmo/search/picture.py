@@ -1,4 +1,4 @@
-"""Uses of a word in the plane in which their vectors differ most, as a matplotlib figure: the picture of the page."""
+"""Draws uses of a word in the plane in which their vectors differ most, as the server's page does, with matplotlib."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 SUFFIXES = (".svg", ".png", ".pdf")
 MOST_USES = 200
 NAMED = 20
-"""Uses up to which each has its words beside it."""
+"""The most uses in a picture that shows the words of each use beside its point."""
 CONTEXT = 12
 """The characters on either side of the word that are shown beside a point."""
 PANEL = 4.2
-"""Inches."""
+"""The width and height of a panel, in inches."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One plane: vectors, what stands beside each, and perhaps which sense each has."""
+    """One plane: its vectors, the text beside each of them and, if it is known, the sense of each."""
 
     title: str
     vectors: Float[np.ndarray, "uses D"]
@@ -43,7 +43,7 @@ def project_to_plane(vectors: Float[np.ndarray, "uses D"]) -> tuple[Float[np.nda
     points = np.zeros((len(vectors), 2))
     kept = min(2, len(sizes))
     points[:, :kept] = (left * sizes)[:, :kept]
-    points *= np.where(points[np.abs(points).argmax(axis=0), [0, 1]] < 0, -1, 1)  # the largest is positive
+    points *= np.where(points[np.abs(points).argmax(axis=0), [0, 1]] < 0, -1, 1)  # signs are arbitrary
     total = float((sizes**2).sum())
     return points, [float(size**2) / total if total else 0.0 for size in sizes[:kept]]
 
@@ -68,13 +68,13 @@ def plot(
 def of_uses(
     uses: Sequence[tuple[Sequence[str], int]], vectors: Float[np.ndarray, "L uses D"], layers: Sequence[int]
 ) -> list[Panel]:
-    """A plane per layer; `vectors` are those of `nearest.query_vectors`."""
+    """Returns a plane per layer; `vectors` are those of `nearest.query_vectors`."""
     names = [in_context(sentence, place, CONTEXT) for sentence, place in uses]
     return [Panel(f"layer {layer}", own, names) for layer, own in zip(layers, vectors, strict=True)]
 
 
 def draw(panels: Sequence[Panel], title: str = "", columns: int = 4) -> "Figure":
-    """A figure of planes, side by side; a notebook shows it by itself."""
+    """Draws planes side by side in a figure, which a notebook shows by itself."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -86,7 +86,7 @@ def draw(panels: Sequence[Panel], title: str = "", columns: int = 4) -> "Figure"
         _draw(figure.add_subplot(rows, columns, number), panel)
     figure.suptitle(title)
     show: Any = lambda: figure_file.as_bytes(figure, "png")  # noqa: E731
-    figure._repr_png_ = show  # type: ignore[attr-defined]  # what a notebook asks for, without pyplot
+    figure._repr_png_ = show  # type: ignore[attr-defined]  # a notebook calls this; without pyplot, nothing else sets it
     return figure
 
 
@@ -100,7 +100,7 @@ def _draw(axes: Any, panel: Panel) -> None:
         axes.legend(fontsize=7)
     if len(points) <= NAMED:
         for (x, y), name in zip(points, panel.names, strict=True):
-            side, shift = ("right", -4) if x > points[:, 0].mean() else ("left", 4)  # inwards
+            side, shift = ("right", -4) if x > points[:, 0].mean() else ("left", 4)  # the text runs towards the centre
             text = name.replace("$", r"\$")
             axes.annotate(text, (x, y), (shift, 3), textcoords="offset points", fontsize=6, ha=side)
     axes.set_title(f"{panel.title} ({sum(parts):.0%} of the variance)", fontsize=9)

@@ -23,9 +23,9 @@ from elmo.text.tokenizer import split_at_spaces
 VERSION = "1"
 COLUMNS = ("word", "sense", "index", "sentence")
 WITH_FORM = (*COLUMNS, "form")
-"""The columns of a file whose words stand in the sentences in other forms."""
+"""The columns of a file whose words have other forms in the sentences."""
 TIE = 1e-6
-"""Cosines closer than this are equal: the same vector from two batches differs in its last bits."""
+"""The difference below which cosines are equal: the same vector from two batches differs in its last bits."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def score_layers(
 
 
 def _agreement(vectors: Float[np.ndarray, "K D"], senses: np.ndarray) -> Float[np.ndarray, " K"]:
-    """The share of each occurrence's nearest neighbours (one, or several in a tie) that have its sense."""
+    """Returns the share of each occurrence's nearest neighbours (one, or several in a tie) that have its sense."""
     if len(vectors) < 2:
         return np.zeros(len(vectors))
     directions = unit_vectors(vectors)
