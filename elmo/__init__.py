@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from elmo.text.batching import to_batch as to_batch
     from elmo.training.monitor import Logger
 
-# Resolved at first use: `import elmo` does not import torch.
+# These names are resolved at their first use, so that `import elmo` does not import torch.
 _HOMES = {
     "Embedder": "elmo.embedding.embedder",
     "Elmo": "elmo.model.elmo",
@@ -43,7 +43,7 @@ _HOMES = {
     "read_vectors": "elmo.embedding.store",
     "to_batch": "elmo.text.batching",
 }
-# Without `HubModel`, which needs an extra: `from elmo import *` works on a plain installation.
+# `HubModel` is not listed, since it needs an extra and `from elmo import *` must work on a plain installation.
 __all__ = [
     "BiLM",
     "BiLMConfig",
@@ -78,11 +78,11 @@ def load(
     between: "Callable[[], object] | None" = None,
     **unknown: Any,
 ) -> "Embedder":
-    """An `Embedder` with the model at `path`: a folder, a file, or a model's name (None: the default model).
+    """Loads the model at `path`, a folder, a file or a model's name (None: the default model), into an `Embedder`.
 
     `weights` names the weights of an options file if they are elsewhere. `device` is "cpu", "cuda" or another of torch
-    (None: a GPU if there is one), `precision` "float32", "bfloat16", "int8" or "int8-weights", `state` "reset", "echo",
-    "carry" or "warm". These and the others are described at `Embedder`.
+    (None: a GPU if there is one). `precision` is "float32", "bfloat16", "int8" or "int8-weights", and `state` is
+    "reset", "echo", "carry" or "warm". `Embedder` describes these and the other options.
     Raises InputError, which is a ValueError, for a model or an option that cannot be used, and FileNotFoundError.
     """
     from elmo.embedding.embedder import Embedder
@@ -99,11 +99,11 @@ def plot(
     model: "str | Path | Embedder | None" = None,
     layers: "Sequence[int] | None" = None,
 ) -> "Figure":
-    """Draws all uses of `word` in texts, or in sentences of tokens: a matplotlib figure, which a notebook shows.
+    """Draws all uses of `word` in texts, or in sentences of tokens, as a matplotlib figure, which a notebook shows.
 
-    A panel per layer (None: the first, without context, and the top), each the plane in which the uses' vectors, scaled
-    to length 1, differ most. `figure.savefig("uses.pdf")` keeps it. Needs matplotlib (the extra `probes`).
-    Raises InputError if the word occurs less than twice, spelled so.
+    Each layer has a panel (None: the first, without context, and the top), which is the plane in which the uses'
+    vectors, scaled to length 1, differ most. `figure.savefig("uses.pdf")` saves it. This needs matplotlib (the extra
+    `probes`). Raises InputError if the word, as spelled, occurs less than twice.
     """
     from elmo.search.picture import plot as draw
 
@@ -124,12 +124,12 @@ def train(
 ) -> "Path":
     """Pretrains a biLM as `elmo train` does; returns the model's folder, for `load`. Needs the extra `train`.
 
-    `train` and `heldout` are text files or patterns, `output` the folder of the run. `settings` are those of
-    `elmo.pretraining.settings.TrainConfig`: `epochs=3`, and of its sections `optim={"lr": 1e-3}`; `recipe` is a TOML
-    file with others. With `init_from`, the run starts from a model's weights; with `resume`, from the last checkpoint
-    in `output`. `loggers` are told the numbers of the run: those of Lightning and Fabric, or any object with
-    `log_metrics(metrics, step)` and `finalize(status)`. `quiet=False` shows progress.
-    Raises InputError for texts and settings that cannot be used, as for an `output` that holds another run.
+    `train` and `heldout` are text files or patterns, and `output` is the folder of the run. `settings` are those of
+    `elmo.pretraining.settings.TrainConfig`, such as `epochs=3` or, for a section, `optim={"lr": 1e-3}`; `recipe` is a
+    TOML file with others. With `init_from`, the run starts from a model's weights; with `resume`, from the last
+    checkpoint in `output`. `loggers` get the numbers of the run; they are loggers of Lightning and Fabric, or any
+    objects with `log_metrics(metrics, step)` and `finalize(status)`. `quiet=False` shows progress.
+    Raises InputError for texts and settings that cannot be used, and for an `output` that holds another run.
     """
     from elmo.pretraining.call import train as run
 
@@ -145,13 +145,13 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names, and the modules that are imported."""
+    """Returns the public names and the imported modules."""
     modules = (name for name, value in globals().items() if not name.startswith("_") and hasattr(value, "__path__"))
     return sorted({*__all__, "HubModel", "__version__", "__doc__", *modules})
 
 
 def _of_others(name: str) -> Any:
-    """The module of this name in a package that adds verbs to the command line: `elmo.tasks` is `elmo_lab.tasks`."""
+    """Finds a module in the packages that add verbs to the command line: `elmo.tasks` is `elmo_lab.tasks`."""
     from importlib.metadata import entry_points
     from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""`elmo` and `python -m elmo`: imports the command line where Ctrl-C already has an answer."""
+"""`elmo` and `python -m elmo`, which answer Ctrl-C also while the command line is imported."""
 
 import sys
 from typing import NoReturn

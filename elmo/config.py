@@ -20,7 +20,7 @@ from elmo.errors import InputError, did_you_mean
 T = TypeVar("T")
 
 LARGEST = 3.4028234e38
-"""Of a floating-point number in 32 bits, in which networks compute."""
+"""The largest 32-bit floating-point number; networks compute in 32 bits."""
 RECIPES = Path(__file__).parent / "recipes"
 """The packaged recipes of pretraining."""
 
@@ -30,23 +30,23 @@ class ConfigError(InputError):
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """The configuration as plain JSON values."""
+    """Returns the configuration as plain JSON values."""
     return dataclasses.asdict(config)
 
 
 def to_json(config: Any) -> str:
-    """The configuration as JSON text, one key per line."""
+    """Returns the configuration as JSON text, one key per line."""
     return as_json(to_dict(config))
 
 
 def as_json(values: Mapping[str, Any]) -> str:
-    """JSON text, one key per line. What UTF-8 cannot express, such as a byte in a file's name, is escaped."""
+    """Returns JSON text, one key per line. What UTF-8 cannot express, as in some files' names, is escaped."""
     text = json.dumps(without_nonfinite(values), indent=2, ensure_ascii=False) + "\n"
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def without_nonfinite(value: Any) -> Any:
-    """`value` for JSON, which has no NaN and no infinite numbers, as of a network that has diverged: None instead."""
+    """Replaces NaN and infinite numbers, which a diverged network gives and JSON lacks, by None."""
     if isinstance(value, Mapping):
         return {key: without_nonfinite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -77,7 +77,7 @@ def from_dict(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
 
 
 def _names(kind: Any, where: str) -> Iterator[str]:
-    """The full names of the settings of a dataclass and of those in its fields."""
+    """Yields the full names of the settings of a dataclass and of the dataclasses in its fields."""
     for name, hint in typing.get_type_hints(kind).items():
         inner = next((part for part in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(part)), None)
         if inner is None:
@@ -127,7 +127,7 @@ def to_toml(values: Mapping[str, Any], comments: Mapping[str, Sequence[str]], wh
 
 
 def _toml_value(value: Any) -> str:
-    """A value on one line; a table in a list is an inline table."""
+    """Writes a value on one line; a table in a list becomes an inline table."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{key} = {_toml_value(inner)}" for key, inner in value.items()) + " }"
     if isinstance(value, list | tuple):
@@ -136,7 +136,7 @@ def _toml_value(value: Any) -> str:
 
 
 def merge_tables(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` with `changes` on top, tables merged key by key."""
+    """Returns `values` with `changes` applied; tables are merged key by key."""
     merged = dict(values)
     for key, value in changes.items():
         old = merged.get(key)
@@ -166,7 +166,7 @@ def _without_none(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differing_parts(old: Any, new: Any) -> tuple[Any, Any]:
-    """The parts of two configurations that differ, as plain values."""
+    """Returns the parts of two configurations that differ, as plain values."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return old, new
     parts = {key: differing_parts(old.get(key), new.get(key)) for key in new if new[key] != old.get(key)}
@@ -241,7 +241,7 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
 
 
 def _float(value: float, where: str) -> float:
-    """A number that a tensor of 32 bits can hold; a larger one overflows in the midst of training."""
+    """Returns a number that a 32-bit tensor can hold; a larger one would overflow in the midst of training."""
     if abs(value) <= LARGEST:
         return float(value)
     if abs(value) < math.inf:

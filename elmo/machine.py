@@ -1,4 +1,4 @@
-"""The machine of a result: processor, libraries, date; and the memory that it took."""
+"""Describes the machine of a result: its processor, its devices, its libraries, and the memory of a process."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ from elmo.errors import InputError
 
 
 def card(device: str = "cpu") -> dict[str, str | int]:
-    """The record of a result's machine: plain JSON values. Raises InputError if there is no such device."""
+    """Returns the record of a result's machine, as plain JSON values. Raises InputError if there is no such device."""
     return {
         "date": date.today().isoformat(),
         "processor": processor(device),
@@ -26,15 +26,15 @@ def card(device: str = "cpu") -> dict[str, str | int]:
 
 
 def usable_cores() -> int:
-    """The cores that this process may use."""
+    """Returns the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def usable_device(name: str | torch.device) -> torch.device:
-    """The device. Raises InputError if it cannot be used."""
+    """Returns the device. Raises InputError if it cannot be used."""
     try:
         device = torch.empty(0, device=name).device
-        torch.zeros(1, device=device).item()  # a "meta" one has no numbers
+        torch.zeros(1, device=device).item()  # a "meta" device has no numbers and raises here
         return device
     except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch's backends raise various errors
         reason = str(error).strip().partition("\n")[0]
@@ -42,7 +42,7 @@ def usable_device(name: str | torch.device) -> torch.device:
 
 
 def processor(device: str = "cpu") -> str:
-    """The device's name. Raises InputError if there is no such device."""
+    """Returns the device's name. Raises InputError if there is no such device."""
     kind = usable_device(device).type
     if kind == "cuda":
         return torch.cuda.get_device_name(device)
@@ -55,7 +55,7 @@ def processor(device: str = "cpu") -> str:
 
 
 def _processor_name() -> str:
-    """The processor's name, from the system; empty if unknown."""
+    """Returns the processor's name as the system gives it; empty if it is unknown."""
     if sys.platform == "win32":
         import winreg
 
@@ -69,7 +69,7 @@ def _processor_name() -> str:
 
 
 def peak_memory() -> int:
-    """Peak memory of this process in bytes; 0 if unknown."""
+    """Returns the peak memory of this process in bytes; 0 if it is unknown."""
     # The peak of `getrusage` includes that of the parent at fork; Linux's own count does not.
     status = Path("/proc/self/status")
     if status.exists():

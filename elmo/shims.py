@@ -4,7 +4,7 @@ import argparse
 
 
 def main() -> None:
-    """Parses the options before the program's name; the rest is the program's."""
+    """Parses the options before the program's name, and passes the rest to the program."""
     parser = argparse.ArgumentParser(
         "python -m elmo.shims",
         description="Run a program that imports allennlp, bilm, elmoformanylangs or simple_elmo; elmo-torch stands in"

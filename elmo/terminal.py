@@ -1,4 +1,4 @@
-"""Output of the commands: tables, settings, progress. Imports `rich` when something is shown."""
+"""Prints the tables, settings and progress of the commands. `rich` is imported when a table is printed."""
 
 import os
 import re
@@ -15,15 +15,15 @@ WIDEST = 100_000
 
 
 def escape_controls(text: str) -> str:
-    r"""The text with control characters, and those that turn its direction, escaped as in JSON: `\u001b`.
+    r"""Escapes control characters, and those that turn the direction of text, as JSON does: `\u001b`.
 
-    Names and cards of models come from strangers. A text of JSON means the same afterwards, on one line.
+    Names and cards of models come from strangers. Escaped JSON on one line keeps its meaning.
     """
     return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table without rules, as wide as the terminal or, without one, as needed. Omits an empty head."""
+    """Prints a table without rules, as wide as the terminal or, without one, as needed. An empty head is omitted."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -32,7 +32,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for name in head:
         table.add_column(Text(name))
     for row in rows:
-        table.add_row(*(Text(escape_controls(cell)) for cell in row))  # brackets are no markup
+        table.add_row(*(Text(escape_controls(cell)) for cell in row))  # `Text` takes brackets literally, not as markup
     is_terminal = sys.stdout.isatty()  # rich would obey FORCE_COLOR, which Jupyter sets
     Console(width=None if is_terminal else WIDEST, force_terminal=is_terminal).print(table)
 
@@ -86,8 +86,9 @@ def print_line(line: str) -> None:
 class Counter:
     """Shows how far a job is, on stderr: done, total, speed and time left.
 
-    On a terminal and in a notebook it is one line that is rewritten, never wider than the terminal; elsewhere, as in a
-    log file, a line every half minute. `what` is counted; `scale` is the number of it in a shown unit (1e6 for MB).
+    On a terminal and in a notebook, it rewrites one line, which is never wider than the terminal. Elsewhere, as in a
+    log file, it prints a line every half minute. `what` is the name of what is counted; `scale` is how many of it make
+    a shown unit (1e6 for MB).
     """
 
     def __init__(self, what: str, quiet: bool = False, label: str = "", scale: float = 1) -> None:
@@ -96,13 +97,13 @@ class Counter:
         self.begin(0)
 
     def begin(self, done: int) -> None:
-        """Sets what was done before, as by an interrupted run; the speed is that of the rest."""
+        """Sets the count that was done before, as by an interrupted run; the speed is that of the rest."""
         self._began, self._first = time.monotonic(), done
         self._done, self._total, self._notes = done, 0, []
         self._due = self._began + (0 if self._is_live else LOGGED)
 
     def update(self, done: int, total: int | None = None, notes: Sequence[str] = ()) -> None:
-        """Shows the count; `total` and `notes`, further parts of the line, are kept if they are not given again."""
+        """Shows the count; `total` and `notes`, the further parts of the line, stay until they are given again."""
         self._done, self._total = done, total or self._total
         self._notes = list(notes) or self._notes
         if not self._quiet and time.monotonic() >= self._due:
@@ -120,7 +121,7 @@ class Counter:
             print_line("  ".join(self._parts(now, bar=0)))
 
     def _parts(self, now: float, bar: int = BAR) -> list[str]:
-        """The line, the most important first."""
+        """Returns the parts of the line, the most important first."""
         of = f" of {self._shown(self._total)}" if self._total else ""
         parts = [f"{self._label}{self._shown(self._done)}{of} {self._what}"]
         share = min(1.0, self._done / self._total) if self._total else 0.0
@@ -152,10 +153,10 @@ def _is_live() -> bool:
 
 
 def _width() -> int:
-    """The columns of the terminal, one less: a full line would begin the next."""
+    """Returns the columns of the terminal less one, since a full line would begin the next."""
     try:
         columns = int(os.environ.get("COLUMNS", 0)) or os.get_terminal_size(sys.stderr.fileno()).columns
-    except (OSError, ValueError):  # of a notebook
+    except (OSError, ValueError):  # a notebook has no terminal
         columns = 80
     return max(1, columns - 1)
 

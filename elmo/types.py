@@ -1,4 +1,4 @@
-"""Data that crosses folders, and the one legend of shape letters.
+"""The data types that several packages share, and the legend of the letters in shapes.
 
 ======  ==========================================================
 letter  meaning
@@ -29,7 +29,7 @@ from torch import Tensor
 
 
 class LstmState(NamedTuple):
-    """The LSTM state between two calls; passed in and returned, never kept in a module."""
+    """The LSTM state between two calls, which is passed in and returned; no module keeps it."""
 
     hidden: Float[Tensor, "L 2 B P"]
     cell: Float[Tensor, "L 2 B H"]
@@ -37,7 +37,7 @@ class LstmState(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """Sentences as characters, boundaries included; 0 is padding, after the last token."""
+    """Sentences as characters, boundaries included; padding is 0 and comes after the last token."""
 
     char_ids: Int[Tensor, "B T C"]
     lengths: Int[Tensor, " B"]
