@@ -1,4 +1,4 @@
-// Requests to the server's routes; their errors are `Trouble`, in words for the reader.
+// Sends requests to the server's routes; errors become `Trouble`, whose message is for the reader of the page.
 
 /** @typedef {{tokens: string[], layers: Float32Array[][]}} Read a sentence: `layers[layer][token]` is a vector */
 /** @typedef {{tokens: string[], sentence_ends: number[], forward: number[], backward: number[], known: boolean[]}} Scores */
@@ -8,7 +8,7 @@
 
 const KEY = "elmo-key";
 
-/** Something that the reader of the page can mend; `kind` is "key", "gone" or "refused". */
+/** An error that the reader of the page can mend; `kind` is "key", "gone" or "refused". */
 export class Trouble extends Error {
   /** @param {string} message @param {"key" | "gone" | "refused"} kind */
   constructor(message, kind) {
@@ -58,7 +58,7 @@ async function ask(path, { body, signal, accept = "application/json" } = {}) {
 /** @returns {Promise<Info>} */
 export const info = async () => (await ask("info")).json();
 
-/** The model's card. @returns {Promise<Record<string, unknown>>} */
+/** @returns {Promise<Record<string, unknown>>} the model's card */
 export const card = async () => (await ask("card")).json();
 
 /** @param {string[]} sentences @param {AbortSignal} signal @returns {Promise<Read[]>} */
@@ -83,7 +83,7 @@ export async function substitutes(sentence, position, side, signal) {
 }
 
 /**
- * Uses of a word in the index, evenly over its text, and how many there are.
+ * Returns uses of a word in the index, taken evenly over its text, and their total number.
  * @param {string} word @param {number} most @param {AbortSignal} signal
  * @returns {Promise<{count: number, uses: {sentence: string[], position: number}[]}>}
  */
@@ -92,7 +92,7 @@ export async function indexed(word, most, signal) {
 }
 
 /**
- * The sentences in a file of safetensors: arrays "0", "1", ... of (layers, tokens, numbers), and their tokens.
+ * Reads the sentences of a safetensors file: arrays "0", "1", ... of (layers, tokens, numbers), and their tokens.
  * @param {ArrayBuffer} buffer
  * @returns {Read[]}
  */

@@ -1,10 +1,10 @@
-// Pictures: lines over layers, a heat map, points in the plane. A picture fills its box; style.css has the colours.
+// Draws pictures: lines over layers, a heat map, points in the plane. They fill their boxes; style.css has the colours.
 
 import { range } from "./api.js";
 import { s } from "./dom.js";
 
 const SHAPES = 6;
-/** Colours, and shapes of points. The seventh has the first colour and the second shape, and so on: 36 are different. */
+/** The number of colours and of shapes. The seventh mark has the first colour and the second shape: 36 marks differ. */
 const PATHS = [
   "M5 0A5 5 0 1 1-5 0A5 5 0 1 1 5 0Z",
   "M-4.5-4.5H4.5V4.5H-4.5Z",
@@ -22,21 +22,24 @@ function picture(width, height, attributes, ...children) {
   return s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, ...attributes }, ...children);
 }
 
-/** A mark of a line or a label. @param {number} kind @param {Record<string, any>} [attributes] @returns {SVGElement} */
+/**
+ * Draws the mark of a line or a label.
+ * @param {number} kind @param {Record<string, any>} [attributes] @returns {SVGElement}
+ */
 export function mark(kind, attributes = {}) {
   const own = kind < 0 ? "plain" : `kind-${kind % SHAPES}`;
   const shape = kind < 0 ? 0 : (kind + Math.floor(kind / SHAPES)) % SHAPES;
   return s("path", { d: PATHS[shape], class: `mark ${own}`, ...attributes });
 }
 
-/** A mark for a legend. @param {number} kind @returns {SVGSVGElement} */
+/** Draws a mark for a legend. @param {number} kind @returns {SVGSVGElement} */
 export const badge = (kind) =>
   picture(16, 16, { "aria-hidden": "true", class: "badge" }, s("g", { transform: "translate(8 8)" }, mark(kind)));
 
-/** The room that a box has. @param {HTMLElement} box @param {number} most @returns {number} */
+/** Returns the width of a box, between 260 and `most`. @param {HTMLElement} box @param {number} most @returns {number} */
 const room = (box, most) => Math.max(260, Math.min(most, Math.floor(box.clientWidth || most)));
 
-/** A name of at most so many letters. @param {string} name @param {number} most @returns {string} */
+/** Cuts a name to at most `most` letters. @param {string} name @param {number} most @returns {string} */
 export function short(name, most) {
   const letters = [...name];
   return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : name;
@@ -44,7 +47,7 @@ export function short(name, most) {
 
 const pen = document.createElement("canvas").getContext("2d");
 
-/** The width of a label, in bold, which may not be drawn yet. @param {string} text @returns {number} */
+/** Estimates the width of a label in bold, before it is drawn. @param {string} text @returns {number} */
 function wide(text) {
   if (!pen) return 12 * text.length;
   pen.font = `700 12px ${getComputedStyle(document.body).fontFamily}`;
@@ -52,19 +55,19 @@ function wide(text) {
 }
 
 /**
- * Lines from layer to layer over a band of what is usual; a number below 0 lowers the axis.
+ * Draws lines from layer to layer over a band of usual values. The axis starts at 0, or lower if a value is negative.
  * @param {HTMLElement} box
  * @param {{
  *   label: string, names: string[], lines: {name: (most: number) => string, values: number[]}[],
  *   band: import("./unrelated.js").Band[], bandName: string,
- * }} what `name`: of a line, with at most so many letters of each word
+ * }} what `name` returns the name of a line, with at most `most` letters of each word
  * @returns {SVGSVGElement}
  */
 export function lineChart(box, { label, names, lines, band, bandName }) {
   const width = room(box, 560);
   const height = 300;
   const space = (/** @type {number} */ most) => 24 + Math.max(...lines.map((line) => wide(line.name(most))));
-  // Long words are cut: their names take at most 40 % of the width.
+  // Long words are cut, so that names take at most 40 % of the width.
   const most = Math.max(
     3,
     range(20).findLastIndex((letters) => space(letters) <= 0.4 * width),
@@ -92,7 +95,7 @@ export function lineChart(box, { label, names, lines, band, bandName }) {
   lines.forEach((line, kind) => {
     const own = `kind-${kind % SHAPES}`;
     const points = line.values.map((value, i) => `${x(i)} ${y(value)}`);
-    // The mix is no layer above the others: it stands apart.
+    // The mix is not a layer above the others, so it stands apart.
     const round = kind >= SHAPES ? ` round-${Math.min(2, Math.floor(kind / SHAPES))}` : "";
     chart.append(s("path", { d: `M${points.slice(0, -1).join("L")}`, class: `line ${own}${round}` }));
     chart.append(s("path", { d: `M${points.slice(-2).join("L")}`, class: `line mixture ${own}` }));
@@ -103,7 +106,7 @@ export function lineChart(box, { label, names, lines, band, bandName }) {
 }
 
 /**
- * The same heights, at least `gap` apart and none below `lowest`.
+ * Moves heights so that they are at least `gap` apart and none is below `lowest`.
  * @param {number[]} heights @param {number} gap @param {number} lowest @returns {number[]}
  */
 function apart(heights, gap, lowest) {
@@ -119,12 +122,13 @@ function apart(heights, gap, lowest) {
 }
 
 /**
- * Cells of 0 to 1, walked over by arrow keys.
+ * Draws a heat map of values from 0 to 1; the arrow keys move from cell to cell.
  * @param {HTMLElement} box
  * @param {{
  *   label: string, names: string[], breaks: Set<number>, strong: Set<number>,
  *   value: (row: number, column: number) => number, seen: (row: number, column: number) => void,
- * }} what `breaks`: before which rows a sentence begins; `strong`: rows of the word; `seen` is told where one points
+ * }} what `breaks` are the rows that begin a sentence, `strong` the rows of the word; `seen` is called with the cell
+ *   that the reader points at
  * @returns {SVGSVGElement}
  */
 export function heatMap(box, { label, names, breaks, strong, value, seen }) {
@@ -182,12 +186,12 @@ export function heatMap(box, { label, names, breaks, strong, value, seen }) {
 }
 
 /**
- * Points that are buttons: the arrow keys go from one to the next, Enter chooses.
+ * Draws points that are buttons: the arrow keys go from one to the next, and Enter chooses one.
  * @param {HTMLElement} box
  * @param {{
  *   label: string, points: [number, number][], kinds: number[], names: string[], chosen: number, near: number[],
  *   choose: (i: number) => void, seen: (i: number) => void,
- * }} what `kinds`: of their marks; `seen` is told at which one points
+ * }} what `kinds` are those of the points' marks; `seen` is called with the point that the reader points at
  * @returns {SVGSVGElement}
  */
 export function scatter(box, { label, points, kinds, names, chosen, near, choose, seen }) {
@@ -243,7 +247,7 @@ export function scatter(box, { label, points, kinds, names, chosen, near, choose
       mark(kinds[i]),
     );
   });
-  // What is chosen lies above the others.
+  // The chosen point lies above the others.
   const layers = [order.filter((i) => i !== chosen), order.filter((i) => i === chosen)].flat();
   plane.append(...layers.map((i) => marks[i]));
   if (isOne && points.length > 1)
@@ -252,12 +256,12 @@ export function scatter(box, { label, points, kinds, names, chosen, near, choose
 }
 
 /**
- * Points that move, beside the one point that a static vector is.
+ * Draws points that move, beside a single point for the word's static vector.
  * @param {HTMLElement} box
  * @param {{
  *   label: string, points: [number, number][], extent: [number, number][][], kinds: number[], names: string[],
  *   title: string, seen: number, trails: [number, number][][],
- * }} what `extent`: all places, which fix the scale; `trails`: the way of each point; `seen`: the point that is set off
+ * }} what `extent` are all places, which fix the scale; `trails` are the points' paths; `seen` is the highlighted point
  * @returns {SVGSVGElement}
  */
 export function drift(box, { label, points, extent, kinds, names, title, seen, trails }) {
@@ -290,7 +294,7 @@ export function drift(box, { label, points, extent, kinds, names, title, seen, t
     all.map(([x, y]) => [left + own / 2 + x * unit, head + tall / 2 - y * unit]);
   const place = placed(points);
   const toRight = place.map(([x]) => x >= left + own / 2 - 1);
-  /** Labels of one side lie apart. @param {boolean} isRight */
+  /** Moves the labels of one side apart. @param {boolean} isRight */
   const heights = (isRight) => {
     const which = range(points.length).filter((i) => toRight[i] === isRight);
     const moved = apart(which.map((i) => place[i][1]), 16, height - 12);

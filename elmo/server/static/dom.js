@@ -1,4 +1,4 @@
-// Elements, messages, and work of which only the latest counts.
+// Makes elements, shows messages, and runs work of which only the latest counts.
 
 import { Trouble } from "./api.js";
 
@@ -8,7 +8,7 @@ const SVG = "http://www.w3.org/2000/svg";
 export const find = (id) => document.getElementById(id);
 
 /**
- * An element of HTML; attributes that begin with "on" are listeners, `true` sets an empty one, `false` leaves it out.
+ * Makes an HTML element. Attributes that begin with "on" are listeners; `true` sets an empty attribute, `false` none.
  * @param {string} tag @param {Record<string, any>} attributes @param {...(Node | string)} children
  * @returns {any}
  */
@@ -17,7 +17,7 @@ export function h(tag, attributes = {}, ...children) {
 }
 
 /**
- * The same of SVG.
+ * Makes an SVG element, with attributes as those of `h`.
  * @param {string} tag @param {Record<string, any>} attributes @param {...(Node | string)} children
  * @returns {any}
  */
@@ -37,8 +37,8 @@ function filled(element, attributes, children) {
 }
 
 /**
- * Says something in passing: to readers of screens, and to the eye for a moment.
- * @param {string} text @param {boolean} [isShown] whether to the eye, too
+ * Announces a message to screen readers and, if `isShown`, shows it for a moment.
+ * @param {string} text @param {boolean} [isShown] whether the message is also shown
  */
 export function say(text, isShown = true) {
   find("said").textContent = text;
@@ -48,7 +48,10 @@ export function say(text, isShown = true) {
 
 const hush = calm(() => find("said").classList.add("unseen"), 4000);
 
-/** Calls once, when it was not called for a while. @param {() => void} work @param {number} wait @returns {() => void} */
+/**
+ * Returns a function that calls `work` once it has itself not been called for `wait` milliseconds.
+ * @param {() => void} work @param {number} wait @returns {() => void}
+ */
 export function calm(work, wait = 350) {
   let timer = 0;
   return () => {
@@ -58,7 +61,7 @@ export function calm(work, wait = 350) {
 }
 
 /**
- * Runs work that may take long: a new run gives up the one before, and what goes wrong is said in `box`.
+ * Returns a function that runs work which may take long. A new run aborts the one before; errors are shown in `box`.
  * @param {HTMLElement} box
  * @param {(signal: AbortSignal) => Promise<void>} work
  * @returns {() => Promise<void>}
@@ -82,10 +85,10 @@ export function latest(box, work) {
   return run;
 }
 
-/** Marks a section that still shows the answer to the text before. @param {HTMLElement} section */
+/** Marks a section that still shows the answer to an earlier text. @param {HTMLElement} section */
 export const waits = (section) => section.setAttribute("aria-busy", "true");
 
-/** Says on the page what went wrong. @param {HTMLElement} box @param {any} error @param {() => unknown} again */
+/** Shows an error on the page. @param {HTMLElement} box @param {any} error @param {() => unknown} again */
 export function complain(box, error, again) {
   if (!(error instanceof Trouble)) console.error(error);
   if (error.kind === "key") {
@@ -98,8 +101,8 @@ export function complain(box, error, again) {
 }
 
 /**
- * A row of radio buttons below the legend of a fieldset.
- * @param {HTMLElement} fieldset @param {[string, string][]} options values and what they are called
+ * Adds a row of radio buttons below the legend of a fieldset.
+ * @param {HTMLElement} fieldset @param {[string, string][]} options values and their labels
  * @param {(value: string) => void} chosen
  */
 export function choices(fieldset, options, chosen) {
@@ -117,7 +120,7 @@ export function check(fieldset, value) {
 }
 
 /**
- * Buttons that put an example into the fields.
+ * Adds buttons that put an example into the fields.
  * @template T
  * @param {HTMLElement} box @param {T[]} all @param {(each: T) => string} named @param {(each: T) => void} chosen
  */
@@ -126,7 +129,7 @@ export function examples(box, all, named, chosen) {
   box.replaceChildren(h("span", {}, "Examples:"), ...all.map(button));
 }
 
-/** The lines of a field in which something stands. @param {string} text @returns {string[]} */
+/** Returns the lines of a field that are not empty. @param {string} text @returns {string[]} */
 export const lines = (text) =>
   text
     .split("\n")
@@ -134,17 +137,20 @@ export const lines = (text) =>
     .filter((line) => line);
 
 const LONGEST_LINE = 160;
-/** Letters: a longer line is a paragraph. */
+/** The letters of the longest line that is one sentence; a longer line is a paragraph. */
 
-/** The sentences of a field: its lines, and of paragraphs their sentences. @param {string} text @returns {string[]} */
+/**
+ * Returns the sentences of a field: its lines, or the sentences of lines that are paragraphs.
+ * @param {string} text @returns {string[]}
+ */
 export const sentences = (text) => lines(text).flatMap((line) => (line.length > LONGEST_LINE ? segments(line) : [line]));
 
-/** @param {string} text @returns {string[]} its sentences, where the browser knows how to find them */
+/** @param {string} text @returns {string[]} its sentences, or the text itself if the browser cannot divide it */
 export function segments(text) {
   if (!("Segmenter" in Intl)) return [text];
   const parts = new Intl.Segmenter("en", { granularity: "sentence" }).segment(text);
   return [...parts].map((part) => part.segment.trim()).filter((part) => part);
 }
 
-/** Words without the space that stands before points and commas. @param {string[]} tokens @returns {string} */
+/** Joins words, without spaces before points and commas. @param {string[]} tokens @returns {string} */
 export const joined = (tokens) => tokens.join(" ").replaceAll(/ (?=[.,;:!?])/g, "");

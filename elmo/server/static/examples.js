@@ -1,6 +1,6 @@
 // The sentences with which the page begins; this project wrote them.
 
-/** A word in two senses, two uses each; what the models of this project make of it was looked at. */
+/** Words in two senses, with two uses of each. They were checked with the models of this project. */
 const SENSES = [
   {
     word: "play",
@@ -40,7 +40,7 @@ const SENSES = [
   },
 ];
 
-/** A word in sentences in which it means this and that. */
+/** Words in sentences in which they have different meanings. */
 const WORD = [
   {
     word: "play",
@@ -50,14 +50,14 @@ const WORD = [
   { word: "left", text: "She left the house early.\nHe left the room.\nTurn to the left side." },
 ];
 
-/** Sentences with something that nobody expects. */
+/** Sentences with a word that nobody expects. */
 const EXPECTS = [
   "She wrote a long letter to her sister.\nShe wrote a long teapot to her sister.",
   "The old man the boats.",
   "The river flows through the city.",
 ];
 
-/** Uses of a word, with their senses. */
+/** Uses of a word, labelled with their senses. */
 const USES = [
   {
     word: "bank",

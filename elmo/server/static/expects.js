@@ -1,4 +1,4 @@
-// What the model expects: the surprisal of every token in both directions, and substitutes for it.
+// Shows what the model expects: the surprisal of every token in both directions, and substitutes for a token.
 
 import { scores, substitutes } from "./api.js";
 import { calm, check, choices, examples, find, h, latest, lines, say, sentences, waits } from "./dom.js";
@@ -9,14 +9,14 @@ import { get, set } from "./state.js";
 /** @typedef {import("./api.js").Info} Info */
 
 const MOST_BITS = 20;
-/** The colour of a token is the strongest from there on. */
+/** The surprisal from which on a token has the strongest colour. */
 const SIDES = /** @type {[string, string][]} */ ([
   ["both", "both sides"],
   ["forward", "the words before it (→)"],
   ["backward", "the words after it (←)"],
 ]);
 
-/** @param {number} logProbability natural @returns {number} */
+/** @param {number} logProbability the natural logarithm of a probability @returns {number} */
 const bits = (logProbability) => Math.max(0, -logProbability / Math.LN2);
 
 /** @param {Info} info @returns {{show: () => Promise<void>, draw: () => void}} */
@@ -25,8 +25,8 @@ export function expects(info) {
   const panel = find("substitutes");
   /** @type {import("./api.js").Scores[]} */
   let scored = [];
-  let text = ""; // what was scored
-  let isAsked = false; // by hand, just now
+  let text = ""; // the text that was scored
+  let isAsked = false; // whether the reader has just asked for substitutes
 
   const load = latest(section.querySelector(".trouble"), async (signal) => {
     const now = get("e");
@@ -47,12 +47,12 @@ export function expects(info) {
     const end = ends.find((each) => each > token) ?? tokens.length;
     const begin = Math.max(0, ...ends.filter((each) => each <= token));
     find("substitutes-title").textContent = `In the place of “${tokens[token]}”`;
-    find("substitutes-list").hidden = true; // until it is of this place
+    find("substitutes-list").hidden = true; // the list is of another place until the answer comes
     const found = await substitutes(tokens.slice(begin, end), token - begin, get("side"), signal);
     if (signal.aborted) return;
     drawSubstitutes(sentence, token, found);
     find("substitutes-list").hidden = false;
-    if (isAsked) panel.scrollIntoView({ block: "nearest" }); // on a phone it lies below the screen
+    if (isAsked) panel.scrollIntoView({ block: "nearest" }); // on a phone, the panel lies below the screen
     isAsked = false;
     say(
       `Substitutes for ${tokens[token]}: ${found
@@ -63,7 +63,7 @@ export function expects(info) {
     );
   });
 
-  /** @returns {[number, number] | null} the sentence and the token that are chosen, where there are such */
+  /** @returns {[number, number] | null} the chosen sentence and token, if there are any */
   function chosen() {
     const [sentence, token] = get("place").split(".").map(Number);
     return get("place") && scored[sentence]?.tokens[token] !== undefined ? [sentence, token] : null;
@@ -89,7 +89,7 @@ export function expects(info) {
     ]);
   }
 
-  /** Each word between its two surprisals. @param {import("./api.js").Scores} scores @param {number} number */
+  /** Draws each word between its two surprisals. @param {import("./api.js").Scores} scores @param {number} number */
   function drawn({ tokens, forward, backward, known }, number) {
     const cell = (/** @type {string} */ arrow, /** @type {number} */ value, /** @type {boolean} */ isKnown) =>
       isKnown
@@ -135,7 +135,7 @@ export function expects(info) {
     const figure = find("substitutes-list");
     const most = Math.exp(found[0]?.log_probability ?? 0);
     const put = (/** @type {string} */ word) => {
-      if (get("e") !== text) return; // more was typed, and is being scored
+      if (get("e") !== text) return; // the text has changed and is being scored again
       const all = scored.map(({ tokens }, i) => (i === sentence ? tokens.with(token, word) : tokens).join(" "));
       set({ e: all.join("\n") });
       find("expects-text").value = get("e");

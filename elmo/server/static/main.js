@@ -1,4 +1,4 @@
-// The page: asks what is served, starts the sections, and keeps them and the address the same.
+// Starts the page: asks what is served, starts the sections, and keeps them in step with the address.
 
 import { card, hasKey, info, useKey } from "./api.js";
 import { calm, complain, find, h, say } from "./dom.js";
@@ -28,7 +28,7 @@ async function start() {
   await shown();
 }
 
-/** Draws all sections, then goes to the one that the address names: before, it would be elsewhere on the page. */
+/** Draws all sections, then scrolls to the one that the address names, which drawing the others would move. */
 async function shown() {
   await Promise.all(sections.map((section) => section.show()));
   go();
@@ -40,7 +40,7 @@ function askKey() {
   find("key-field").focus();
 }
 
-/** To the section that the address names. @param {boolean} [asked] whether just now */
+/** Scrolls to the section that the address names. @param {boolean} [asked] whether the section gets the focus, too */
 function go(asked = false) {
   const title = document.getElementById(`${get("at")}-title`);
   if (!title) return;
@@ -69,7 +69,7 @@ find("card").addEventListener("toggle", async () => {
   if (!box.open || box.childElementCount > 1) return;
   try {
     const text = JSON.stringify(await card(), null, 2);
-    if (box.childElementCount > 1) return; // opened twice meanwhile
+    if (box.childElementCount > 1) return; // the card was opened twice in the meantime
     box.append(h("pre", { class: "scroll", role: "region", "aria-label": "The model’s card", tabindex: "0" }, text));
   } catch (error) {
     box.open = false;
@@ -77,7 +77,7 @@ find("card").addEventListener("toggle", async () => {
   }
 });
 document.querySelector(".skip")?.addEventListener("click", (event) => {
-  event.preventDefault(); // the address is for what was typed
+  event.preventDefault(); // the address holds what was typed, so the link must not change it
   find("main").focus();
 });
 for (const each of document.querySelectorAll("nav a")) {
@@ -91,7 +91,7 @@ watch(shown);
 
 let width = innerWidth;
 const redraw = calm(() => {
-  if (innerWidth === width) return; // a telephone hides its bar and calls that a new size
+  if (innerWidth === width) return; // on a phone, hiding the address bar is a resize, too
   width = innerWidth;
   for (const section of sections) section.draw();
 }, 150);

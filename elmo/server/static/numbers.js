@@ -1,4 +1,4 @@
-// Vectors -> numbers: cosines, mixes of layers, the plane of two principal components.
+// Computes with vectors: cosines, mixes of layers, the plane of two principal components.
 
 /** @typedef {Float32Array | Float64Array} Vector */
 
@@ -12,7 +12,7 @@ function dot(a, b) {
 /** @param {Vector} a @returns {number} its length */
 export const norm = (a) => Math.sqrt(dot(a, a));
 
-/** The cosine of two vectors; 0 where one has no length. @param {Vector} a @param {Vector} b @returns {number} */
+/** Returns the cosine of two vectors, or 0 if one is zero. @param {Vector} a @param {Vector} b @returns {number} */
 export function cosine(a, b) {
   const size = norm(a) * norm(b);
   return size > 0 ? Math.max(-1, Math.min(1, dot(a, b) / size)) : 0;
@@ -21,15 +21,15 @@ export function cosine(a, b) {
 /** @param {number[]} values @returns {number} */
 export const mean = (values) => values.reduce((sum, each) => sum + each, 0) / Math.max(1, values.length);
 
-/** Scaled to length 1; zero stays zero. @param {Vector} a @returns {Float64Array} */
+/** Scales a vector to length 1; zero stays zero. @param {Vector} a @returns {Float64Array} */
 export function toUnit(a) {
   const size = norm(a) || 1;
   return Float64Array.from(a, (each) => each / size);
 }
 
 /**
- * The same points layer by layer, turned or mirrored to lie as near as they can to those of the layer above: distances
- * stay, and what moves from layer to layer has moved.
+ * Turns or mirrors the points of each layer to lie as near as possible to those of the layer above. Distances do not
+ * change, so what moves from layer to layer has really moved.
  * @param {[number, number][][]} layers @returns {[number, number][][]}
  */
 export function aligned(layers) {
@@ -49,7 +49,7 @@ export function aligned(layers) {
   return turned;
 }
 
-/** @param {number[]} weights @returns {number[]} above 0, with the sum 1 */
+/** @param {number[]} weights @returns {number[]} positive numbers whose sum is 1 */
 export function softmax(weights) {
   const most = Math.max(...weights);
   const raised = weights.map((weight) => Math.exp(weight - most));
@@ -58,9 +58,9 @@ export function softmax(weights) {
 }
 
 /**
- * gamma * sum_j softmax(weights)_j * layers_j, the scalar mix of the paper.
+ * Returns gamma * sum_j softmax(weights)_j * layers_j, the scalar mix of the paper.
  * @param {Vector[]} layers one vector of each layer
- * @param {number[]} weights before the softmax
+ * @param {number[]} weights the weights before the softmax
  * @param {number} gamma
  * @returns {Float64Array}
  */
@@ -74,8 +74,8 @@ export function mixed(layers, weights, gamma) {
 }
 
 /**
- * Points in the plane of the two directions in which the vectors differ most, and the part of the variance that each
- * direction has. By power iteration on the products of the centred vectors; a direction without variance is 0.
+ * Returns points in the plane of the two directions in which the vectors differ most, and each direction's part of the
+ * variance. It uses power iteration on the products of the centred vectors; a direction without variance is 0.
  * @param {Vector[]} vectors
  * @returns {{points: [number, number][], parts: [number, number]}}
  */
@@ -90,7 +90,7 @@ export function plane(vectors) {
   const parts = [0, 0];
   for (const axis of /** @type {const} */ ([0, 1])) {
     const [direction, value] = leading(products);
-    if (value <= 1e-9 * scale) break; // rounding, not variance
+    if (value <= 1e-9 * scale) break; // the rest is rounding, not variance
     parts[axis] = value / total;
     direction.forEach((each, i) => {
       points[i][axis] = each * Math.sqrt(value);
@@ -102,7 +102,7 @@ export function plane(vectors) {
   return { points, parts };
 }
 
-/** @param {Vector[]} vectors @returns {Float64Array[]} less their mean */
+/** Subtracts the mean of the vectors from each. @param {Vector[]} vectors @returns {Float64Array[]} */
 function centre(vectors) {
   const middle = new Float64Array(vectors[0]?.length ?? 0);
   for (const vector of vectors) for (let i = 0; i < middle.length; i++) middle[i] += vector[i] / vectors.length;
@@ -110,8 +110,8 @@ function centre(vectors) {
 }
 
 /**
- * The eigenvector of the largest eigenvalue of a symmetric matrix, and that value. Always the same for the same
- * matrix: the entry that is largest is positive.
+ * Returns the eigenvector of the largest eigenvalue of a symmetric matrix, and that value. Its sign is fixed: its
+ * largest entry is positive.
  * @param {Float64Array[]} matrix
  * @returns {[Float64Array, number]}
  */
@@ -132,7 +132,7 @@ function leading(matrix) {
 }
 
 /**
- * The part of all uses whose nearest other use has the same label. Uses that are equally near share the vote.
+ * Returns the part of all uses whose nearest other use has the same label. Uses that are equally near share the vote.
  * @param {Vector[]} vectors
  * @param {string[]} labels
  * @returns {number}
@@ -148,7 +148,10 @@ export function alike(vectors, labels) {
   return sum / vectors.length;
 }
 
-/** Comma-separated values, in quotes where they must be. @param {(string | number)[][]} rows @returns {string} */
+/**
+ * Writes rows as comma-separated values, in quotes where these are needed.
+ * @param {(string | number)[][]} rows @returns {string}
+ */
 export function csv(rows) {
   const cell = (/** @type {string | number} */ each) => {
     const text = typeof each === "number" ? String(Number(each.toPrecision(7))) : each;

@@ -1,11 +1,11 @@
-// Numbers as CSV, pictures as SVG or PNG; and the tables behind pictures.
+// Saves numbers as CSV and pictures as SVG or PNG, and shows the tables behind pictures.
 
 import { mark } from "./charts.js";
 import { h, s, say } from "./dom.js";
 import { csv } from "./numbers.js";
 
-/** @typedef {(string | number)[][]} Rows the first is the head */
-/** @typedef {{title?: string, legend?: [number, string][]}} Caption what a saved picture says; marks and their names */
+/** @typedef {(string | number)[][]} Rows rows of a table, of which the first is the head */
+/** @typedef {{title?: string, legend?: [number, string][]}} Caption the title and the legend of a saved picture */
 
 const COLOURS = ["fill", "stroke"];
 const KEPT = [
@@ -19,10 +19,10 @@ const KEPT = [
 ];
 
 /**
- * What is below a picture: buttons to take it along, and its numbers as a table that is made when it is opened.
- * @param {HTMLElement} figure holds the picture already, or nothing
- * @param {string} name of files
- * @param {() => Rows} rows @param {Caption} [caption] of a saved picture
+ * Adds what stands below a picture: buttons that save it, and its numbers as a table that is made when it is opened.
+ * @param {HTMLElement} figure an element that holds the picture already, or nothing
+ * @param {string} name the name of files, without a suffix
+ * @param {() => Rows} rows @param {Caption} [caption] the caption of a saved picture
  */
 export function takeaway(figure, name, rows, caption = {}) {
   const wasOpen = figure.querySelector("details")?.open ?? false;
@@ -64,7 +64,7 @@ function asTable(rows, name) {
   return h("div", { class: "scroll", role: "region", "aria-label": `Numbers: ${name}`, tabindex: "0" }, table);
 }
 
-/** Copies, or saves a file where a browser lets no page copy. @param {string} text @param {string} name */
+/** Copies text, or saves it as a file if the browser lets no page copy. @param {string} text @param {string} name */
 async function copy(text, name) {
   try {
     await navigator.clipboard.writeText(text);
@@ -83,7 +83,7 @@ function download(blob, name) {
 }
 
 /**
- * The picture as a file that needs no style sheet, below its title and legend.
+ * Makes a file of the picture that needs no style sheet and has a title and a legend.
  * @param {SVGSVGElement} picture @param {Caption} [caption] @returns {Blob}
  */
 export function drawing(picture, { title = "", legend = [] } = {}) {
@@ -134,7 +134,7 @@ function legendRows(legend, top) {
 }
 
 /**
- * Sets a colour as every program knows it: mixed already, and its transparency apart.
+ * Sets a colour in a form that every program reads: as `rgb`, with its transparency in an attribute of its own.
  * @param {Element} element @param {string} name @param {string} value
  */
 function paint(element, name, value) {

@@ -1,4 +1,4 @@
-// One word, two senses: four uses that are one point at layer 0 and part higher up, moved by hand.
+// Shows one word in two senses: its four uses are one point at layer 0 and part at higher layers, as a slider moves.
 
 import { range, vectors } from "./api.js";
 import { badge, drift } from "./charts.js";
@@ -11,21 +11,21 @@ import { unrelated } from "./unrelated.js";
 
 /** @typedef {import("./api.js").Info} Info */
 /** @typedef {[number, number]} Point */
-/** @typedef {{same: number, other: number, unrelated: number}} Row mean cosines at a layer */
+/** @typedef {{same: number, other: number, unrelated: number}} Row the mean cosines at a layer */
 
 const STEPS = 20;
-/** Positions of the slider between two layers. */
+/** The positions of the slider from one layer to the next. */
 
 /** @param {Info} info @returns {{show: () => Promise<void>, draw: () => void}} */
 export function senses(info) {
   const top = info.elmo.layers - 1;
   const section = find("senses");
   const slider = find("senses-layer");
-  let shown = EXAMPLES.senses[0]; // whose vectors these are; another may be on its way
+  let shown = EXAMPLES.senses[0]; // the example that is drawn; another may be loading
   /** @type {Point[][]} */
-  let places = []; // by layer, of every use
+  let places = []; // the place of every use, by layer
   /** @type {Row[]} */
-  let rows = []; // by layer
+  let rows = []; // one row per layer
   let seenUse = -1;
   let playing = 0;
 
@@ -60,7 +60,7 @@ export function senses(info) {
     draw();
   });
 
-  /** Where every use is at a position between two layers. @returns {Point[]} */
+  /** Returns the place of every use at the slider's position between two layers. @returns {Point[]} */
   function now() {
     const low = Math.floor(at());
     const part = at() - low;
@@ -193,13 +193,13 @@ export function senses(info) {
   return { show, draw };
 }
 
-/** What stands before and after the word. @param {string} text @param {string} word @returns {[string, string]} */
+/** Returns the text before and after the word. @param {string} text @param {string} word @returns {[string, string]} */
 function split(text, word) {
   const begin = new RegExp(`\\b${word}\\b`, "i").exec(text)?.index ?? 0;
   return [text.slice(0, begin), text.slice(begin + word.length)];
 }
 
-/** The word with one word on either side. @param {string} text @param {string} word @returns {string} */
+/** Returns the word with one word on either side. @param {string} text @param {string} word @returns {string} */
 function context(text, word) {
   const [before, after] = split(text, word);
   const words = [before.trim().split(" ").at(-1), word, after.trim().split(" ")[0]];

@@ -1,4 +1,4 @@
-// The texts and choices of the page <-> its address behind the #, which no server sees. Initial values are left out.
+// Keeps the texts and choices of the page in its address behind the #, which no server sees, without initial values.
 
 import { EXAMPLES } from "./examples.js";
 
@@ -25,10 +25,10 @@ const FIRST = {
   at: "",
 };
 const LONGEST = 8000;
-/** Letters of an address: longer ones are cut by programs that send them. */
+/** The most letters of an address, since programs that send longer ones cut them. */
 
 const PAUSE = 200;
-/** Milliseconds between two addresses: browsers ignore or refuse more than some a second, as a slider makes them. */
+/** The milliseconds between two addresses: a slider makes more in a second than browsers accept. */
 
 /** @type {State} */
 let state = read(location.hash);
@@ -44,7 +44,7 @@ function read(hash) {
 export const get = (name) => state[name];
 
 /**
- * Changes the state, and soon the address. A step is a choice, to which Back returns; typing and sliding are none.
+ * Changes the state and, soon, the address. A step is a choice, to which Back returns; typing and sliding are not.
  * @param {State} changes @param {boolean} [isStep]
  */
 export function set(changes, isStep = false) {
@@ -64,7 +64,7 @@ function address() {
   return hash.length > LONGEST ? "" : new URL(`#${hash}`, location.href).href;
 }
 
-/** @param {boolean} [isStep] whether Back is to return to the address before */
+/** @param {boolean} [isStep] whether Back returns to the address before */
 function write(isStep = false) {
   clearTimeout(timer);
   timer = 0;
@@ -73,22 +73,22 @@ function write(isStep = false) {
     if (isStep) history.pushState(null, "", now);
     else history.replaceState(null, "", now);
   } catch {
-    timer = setTimeout(() => write(), 10 * PAUSE); // too many for this browser
+    timer = setTimeout(() => write(), 10 * PAUSE); // the browser refuses so many addresses in a second
   }
 }
 
-/** The address of this view, written now; empty where it is too long. @returns {string} */
+/** Writes the address of this view now and returns it; it is empty if it is too long. @returns {string} */
 export function link() {
   write();
   return address();
 }
 
-/** Calls whenever another address is entered. @param {() => void} changed */
+/** Calls `changed` whenever another address is entered. @param {() => void} changed */
 export function watch(changed) {
   addEventListener("hashchange", ({ newURL }) => {
     const { hash } = new URL(newURL);
     const isState = [...new URLSearchParams(hash.slice(1)).keys()].some((name) => Object.hasOwn(FIRST, name));
-    if (hash && !isState) return; // such as an element of the page
+    if (hash && !isState) return; // the address names something else, such as an element of the page
     state = read(hash);
     changed();
   });

@@ -1,17 +1,20 @@
-// The cosines of unrelated words, which are rarely 0: charts show them as a band.
+// Computes the cosines of unrelated words, which are rarely 0; charts show them as a band.
 
 import { range, vectors } from "./api.js";
 import { EXAMPLES } from "./examples.js";
 import { cosine, mean, mixed } from "./numbers.js";
 
-/** @typedef {{low: number, mean: number, high: number}} Band the middle nine tenths of the pairs, and their mean */
+/** @typedef {{low: number, mean: number, high: number}} Band the limits of the middle 90 %, and the mean */
 /** @typedef {{pairs: [Float32Array[], Float32Array[]][], layers: Band[]}} Unrelated */
 
 const PAIRS = 300;
 /** @type {Promise<Unrelated> | null} */
 let known = null;
 
-/** Pairs of different words of different example sentences, always the same. @returns {Promise<Unrelated>} */
+/**
+ * Returns the cosines of pairs of different words from different example sentences, always the same.
+ * @returns {Promise<Unrelated>}
+ */
 export function unrelated() {
   known ??= measured().catch((error) => {
     known = null;
@@ -38,7 +41,7 @@ async function measured() {
   return { pairs, layers: range(read[0].layers.length).map((layer) => band(pairs.map(([a, b]) => cosine(a[layer], b[layer])))) };
 }
 
-/** The same of the mix of the layers. @param {Unrelated} of @param {number[]} weights @returns {Band} */
+/** Returns the band of the mix of the layers. @param {Unrelated} of @param {number[]} weights @returns {Band} */
 export const unrelatedMix = ({ pairs }, weights) =>
   band(pairs.map(([a, b]) => cosine(mixed(a, weights, 1), mixed(b, weights, 1))));
 

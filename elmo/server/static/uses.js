@@ -1,4 +1,4 @@
-// All uses of a word: its occurrences in the plane at two layers, and which are nearest to one another.
+// Shows all uses of a word: its occurrences in the plane at two layers, and which are nearest to one another.
 
 import { indexed, range, vectors } from "./api.js";
 import { badge, scatter } from "./charts.js";
@@ -9,15 +9,15 @@ import { takeaway } from "./save.js";
 import { get, set } from "./state.js";
 
 /** @typedef {import("./api.js").Info} Info */
-/** @typedef {{label: string, sentence: string | string[], position?: number}} Line `position`: of the use, if it is known */
+/** @typedef {{label: string, sentence: string | string[], position?: number}} Line `position` is that of the use, if known */
 /** @typedef {{label: string, tokens: string[], token: number, layers: Float32Array[]}} Use */
 
 const MOST_USES = 200;
 const NEAREST = 8;
 const CONTEXT = 7;
-/** Words that are shown on either side of a use. */
+/** The number of words that are shown on either side of a use. */
 const MOST_LABELS = 36;
-/** As many marks as there are; uses with other labels have a plain one. */
+/** The number of different marks; uses with further labels have a plain one. */
 const SIDES = /** @type {const} */ (["left", "right"]);
 
 /** @param {Info} info @returns {{show: () => Promise<void>, draw: () => void}} */
@@ -26,9 +26,9 @@ export function uses(info) {
   const section = find("uses");
   /** @type {Use[]} */
   let found = [];
-  let count = 0; // of all uses, or of all sentences that may hold one
+  let count = 0; // the number of all uses, or of all sentences that may hold one
   /** @type {Map<number, ReturnType<typeof plane>>} */
-  const planes = new Map(); // by layer, of what was found
+  const planes = new Map(); // the planes of the uses in `found`, by layer
 
   const layer = (/** @type {"left" | "right"} */ side) => {
     const given = range(nLayers).map(String).indexOf(get(side));
@@ -67,7 +67,7 @@ export function uses(info) {
   const kind = (/** @type {Use} */ use) => labels().indexOf(use.label);
   const chosen = () => (found[Number(get("use"))] && get("use") !== "" ? Number(get("use")) : found.length ? 0 : -1);
 
-  /** The uses nearest to one, and their cosines. @param {number} i @returns {[number, number][]} */
+  /** Returns the uses that are nearest to a use, and their cosines. @param {number} i @returns {[number, number][]} */
   function nearest(i) {
     const at = layer("right");
     const near = /** @type {[number, number][]} */ (
@@ -175,7 +175,7 @@ export function uses(info) {
     ]);
   }
 
-  /** A use as a keyword in its context. @param {number} i @returns {(Node | string)[]} */
+  /** Returns a use as a keyword in its context. @param {number} i @returns {(Node | string)[]} */
   function contextOf(i) {
     const { tokens, token, label } = found[i];
     const [begin, end] = [Math.max(0, token - CONTEXT), Math.min(tokens.length, token + CONTEXT + 1)];
@@ -185,7 +185,7 @@ export function uses(info) {
     return [h("bdi", { class: "before" }, before), " ", h("strong", {}, ...mark, tokens[token]), " ", h("bdi", {}, after)];
   }
 
-  /** A sentence with its word set off. @param {number} i @returns {(Node | string)[]} */
+  /** Returns a sentence with its word highlighted. @param {number} i @returns {(Node | string)[]} */
   function sentenceOf(i) {
     const { tokens, token, label } = found[i];
     const [before, after] = [tokens.slice(0, token), tokens.slice(token + 1)].map(joined);
@@ -271,9 +271,9 @@ export function uses(info) {
 }
 
 /**
- * The sentences of a text that hold a word, with the labels of their lines. Of more than are shown, those in which it is
- * not a part of a longer word, if there are any.
- * @param {string} text @param {string} word in lower case
+ * Returns the sentences of a text that hold a word, with the labels of their lines. If there are more than are shown,
+ * it keeps those in which the word is not a part of a longer one, if there are any.
+ * @param {string} text @param {string} word the word in lower case
  * @returns {Line[]}
  */
 export function fromText(text, word) {
@@ -290,7 +290,7 @@ export function fromText(text, word) {
   return found.length ? found : all;
 }
 
-/** At most `MOST_USES` lines, evenly over all: what is left out is not always the same end. @param {Line[]} all */
+/** Returns at most `MOST_USES` lines, taken evenly, so that no end of the text is missing. @param {Line[]} all */
 function thinned(all) {
   const step = Math.max(1, all.length / MOST_USES);
   return range(Math.ceil(all.length / step)).map((i) => all[Math.floor(i * step)]);

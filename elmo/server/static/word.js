@@ -1,4 +1,4 @@
-// A word in two sentences: cosines of its occurrences by layer, the layers mixed by hand, all words against all.
+// Shows a word in two sentences: cosines of its uses by layer, a mix of the layers by hand, and all words against all.
 
 import { range, vectors } from "./api.js";
 import { heatMap, lineChart, short } from "./charts.js";
@@ -34,7 +34,7 @@ export function word(info) {
   const gamma = () => (Number.isFinite(Number(get("gamma"))) ? Math.max(0.1, Math.min(3, Number(get("gamma")))) : 1);
   const heatLayer = () => (range(nLayers).map(String).includes(get("heat")) ? Number(get("heat")) : nLayers);
 
-  /** The vector of a token at a layer, or of the mix. @param {Place} place @param {number} layer */
+  /** Returns the vector of a token at a layer, or its mix of all layers. @param {Place} place @param {number} layer */
   const vector = ({ sentence, token }, layer) => {
     const all = read[sentence].layers.map((of) => of[token]);
     return layer < nLayers ? all[layer] : mixed(all, weights(), gamma());
@@ -42,7 +42,7 @@ export function word(info) {
 
   /** @returns {Place[]} all tokens */
   const places = () => read.flatMap(({ tokens }, sentence) => tokens.map((text, token) => ({ sentence, token, text })));
-  /** The words that are compared, in lower case: what stands in the field, be it one token ("1,000") or several. */
+  /** Returns the words to compare, in lower case. The text of the field is one token ("1,000") or several. */
   const sought = () => {
     const whole = get("w").trim().toLowerCase();
     const isToken = places().some(({ text }) => text.toLowerCase() === whole);
