@@ -1,4 +1,4 @@
-"""The application, which serves the routes of all files of this room behind the guard."""
+"""The application, which serves the routes of this package behind the guard."""
 
 from collections.abc import Sequence
 

@@ -1,9 +1,9 @@
 """Joins the requests of many clients into batches for the model, in the thread that runs `Batcher.run`.
 
-- a request waits until a batch is full or its deadline is reached, whichever comes first
-- a batch holds whole requests of one `BatchKind`, in order of arrival
-- a request larger than a batch takes several steps; between two of them, one batch of small requests is answered
-- what nobody waits for any more is not computed; if a batch fails, its requests are retried alone
+- A request waits until a batch is full or its deadline is reached, whichever comes first.
+- A batch holds whole requests of one `BatchKind`, in order of arrival.
+- A request larger than a batch takes several steps. Between two of them, one batch of small requests is answered.
+- A request for which nobody waits any more is not computed. If a batch fails, its requests are retried alone.
 """
 
 import threading
@@ -20,7 +20,7 @@ from elmo.embedding.layers import Layers
 from elmo.embedding.pooling import Pool
 
 IDLE_SECONDS = 0.5
-"""The longest wait in seconds, since on Windows before Python 3.14, Ctrl-C does not interrupt an endless wait."""
+"""The longest wait in seconds. On Windows before Python 3.14, Ctrl-C does not interrupt an endless wait."""
 
 
 class BatchKind(NamedTuple):
@@ -112,7 +112,7 @@ class Batcher:
             self._work(batch)
 
     def between(self) -> None:
-        """Answers a batch of small requests, if some wait. Called in the model's thread, between two steps of its work.
+        """Answers a batch of small requests, if some wait. It must be called between two steps of the model's work.
 
         Raises ClientGone if nobody waits for that work any more.
         """

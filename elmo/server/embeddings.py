@@ -17,7 +17,7 @@ from elmo.server.service import Service, normalize_rows
 
 
 def routes(service: Service) -> list[Route]:
-    """The routes of one server."""
+    """Returns the routes of one server."""
     config = service.config
 
     async def vectors(request: Request, body: bodies.Vectors) -> Response:

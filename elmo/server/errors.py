@@ -14,7 +14,7 @@ from elmo.server.batching import QueueClosed, QueueFull
 
 log = logging.getLogger("elmo.server")
 MOST_CHARACTERS = 500
-"""The longest message; a longer one may quote what was sent, so its middle is cut out."""
+"""The most characters of a message; a longer one may quote what was sent, so its middle is cut out."""
 
 
 class InvalidBody(Exception):

@@ -20,7 +20,7 @@ from elmo.server.service import Service
 
 log = logging.getLogger("elmo.server")
 OPEN = {"/health", "/ping", "/docs", "/docs.css", "/openapi.json", *page.OPEN}
-"""Paths that need no key; they reveal nothing about this server's model."""
+"""The paths that need no key; they reveal nothing about this server's model."""
 PORT = re.compile(r":\d+$")
 BEARER = re.compile(r"bearer +", re.IGNORECASE)
 QUIET = 0.25

@@ -17,7 +17,7 @@ from elmo.server.service import Service
 
 
 def routes(service: Service) -> list[Route]:
-    """The routes of one server; those that need a missing part name the remedy."""
+    """Returns the routes of one server; those that need a missing part name the remedy."""
 
     def scorer() -> Scorer:
         if service.scorer is None:

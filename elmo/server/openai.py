@@ -17,7 +17,7 @@ from elmo.server.service import Service, normalize_rows
 
 
 def routes(service: Service) -> list[Route]:
-    """The routes of one server."""
+    """Returns the routes of one server."""
     about = {"id": service.name, "object": "model", "created": 0, "owned_by": "elmo-torch"}
 
     async def embeddings(request: Request, body: bodies.Embeddings) -> Response:

@@ -18,9 +18,9 @@ ZIPPED = {name: gzip.compress(content, mtime=0) for name, content in FILES.items
 TAGS = {name: f'W/"{hashlib.sha256(content).hexdigest()[:16]}"' for name, content in FILES.items()}
 """The entity tags, which are weak, since a file and its compressed form share one."""
 OPEN = {"/", *(f"/static/{name}" for name in FILES)}
-"""Paths that need no key; the page asks the user for it."""
+"""The paths that need no key; the page asks the user for it."""
 FRESH = {"cache-control": "no-cache"}
-"""Makes browsers revalidate, since another version of the server may answer next time."""
+"""Headers that make browsers revalidate, since another version of the server may answer next time."""
 
 
 def routes() -> list[Route]:

@@ -1,4 +1,4 @@
-"""`GET /docs`: each route with its fields and working commands, generated from /openapi.json."""
+"""The page `GET /docs`, which has each route with its fields and working commands, made from /openapi.json."""
 
 import json
 import shlex

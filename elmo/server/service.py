@@ -50,7 +50,7 @@ class ServeConfig:
 
     model: str = "default"
     index: str | None = None
-    """An output folder of `elmo index`, for /neighbors."""
+    """The output folder of `elmo index` that /neighbors and /uses search."""
     layers: Layers = "average"
     """The layers of /embed and /v1/embeddings, whose requests cannot choose them."""
     pool: Pool = "mean"
@@ -80,10 +80,10 @@ class ServeConfig:
     precision: Precision = "float32"
     """The precision of matrix products, as `Embedder` takes it."""
     cors: tuple[str, ...] = ()
-    """Origins that browsers may send requests from, such as https://example.org; * for all."""
+    """The origins from which browsers may send requests, such as https://example.org; * for all."""
     names: tuple[str, ...] = ()
-    """Host names that requests may use; () for all. Prevents DNS rebinding: without a key, another site could point its
-    own name at this machine's address."""
+    """The host names that requests may use; () for all. They prevent DNS rebinding: without a key, another site could
+    point its own name at this machine's address."""
 
 
 class Service:
@@ -95,7 +95,7 @@ class Service:
         self.config, self.card = config, source.card()
         self.name = source.name
         self.told = dict(model.card)
-        """The card that is in the model's file."""
+        """The card that the model's file has."""
         self.embedder = self._embedder(model)
         self.embedders = {"reset": self.embedder, "echo": self._sharing("echo")}
         has_softmax = model.lm_head and model.vocabulary
@@ -202,7 +202,7 @@ class Service:
             splits.append(growing.split(each if isinstance(each, str) else ""))
 
     def _pieces(self, text: str, lines: bool) -> Iterator[str]:
-        """The lines of a text, or what the tokenizer takes for pieces of them."""
+        """Yields the lines of a text, or the pieces into which the tokenizer divides it."""
         for line in LINE_END.split(text):
             yield from [line] if lines else self.tokenizer.pieces(line)
 
@@ -220,7 +220,7 @@ class Service:
     def placed(self, split: SplitText) -> list[dict[str, Any]]:
         """Returns each token with its id and its place in the text, as text-embeddings-inference writes them.
 
-        So are the two boundaries of each sentence.
+        The two boundaries of each sentence are returned as tokens, too.
         """
         rows, end = [], 0
         for first, last in split.sentences or [(0, 0)]:
@@ -279,7 +279,7 @@ class Service:
 
 
 def _size(splits: Sequence[SplitText]) -> int:
-    """The number of tokens that the model reads of texts, with the two boundaries of each sentence."""
+    """Returns the number of tokens that the model reads, with the two boundaries of each sentence."""
     return sum(len(split.tokens) + 2 * max(1, len(split.sentences)) for split in splits)
 
 
@@ -310,7 +310,7 @@ class _Growing:
             del self.tokens[self._most :]
 
     def divide(self, divided: Callable[[list[str]], list[list[str]]] | None) -> None:
-        """Ends a sentence here, and before it those its `divided` finds since the last one."""
+        """Ends a sentence here. `divided` may divide the tokens since the last end into several sentences."""
         end = self._ends[-1] if self._ends else 0
         rest = self.tokens[end:]
         for sentence in [rest] if divided is None else divided(rest):

@@ -15,7 +15,7 @@ from elmo.server.service import Service
 
 
 def routes(service: Service) -> list[Route]:
-    """The routes of one server; without an index they name the remedy."""
+    """Returns the routes of one server; without an index, they name the remedy."""
 
     def index() -> Index:
         if service.index is None:
