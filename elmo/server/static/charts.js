@@ -36,7 +36,7 @@ export function mark(kind, attributes = {}) {
 export const badge = (kind) =>
   picture(16, 16, { "aria-hidden": "true", class: "badge" }, s("g", { transform: "translate(8 8)" }, mark(kind)));
 
-/** Returns the width of a box, between 260 and `most`. @param {HTMLElement} box @param {number} most @returns {number} */
+/** Returns a box's width, from 260 to `most`. @param {HTMLElement} box @param {number} most @returns {number} */
 const room = (box, most) => Math.max(260, Math.min(most, Math.floor(box.clientWidth || most)));
 
 /** Cuts a name to at most `most` letters. @param {string} name @param {number} most @returns {string} */
