@@ -1,12 +1,12 @@
-"""The mean of the weights of several checkpoints of a run: its perplexity, and as a model.
+"""Averages the weights of several checkpoints of a run, measures the mean's perplexity, and stores it as a model.
 
     python benchmarks/average.py run/model model-1.safetensors model-2.safetensors ... --heldout wiki.valid.txt.xz
     python benchmarks/average.py run/model model-*.safetensors --heldout wiki.valid.txt.xz --output mean/
 
 The files are `model.safetensors` of checkpoints (`run/checkpoints/step-N/`; a run keeps its last two, so copy them
-meanwhile). At a high learning rate the weights wander about a better point, which their mean finds (Izmailov et al.
+meanwhile). At a high learning rate, the weights wander about a better point, which their mean finds (Izmailov et al.
 2018, "Averaging Weights Leads to Wider Optima and Better Generalization"). The model's card has the perplexity of the
-mean and the names of its checkpoints; `elmo convert --store float16` makes it smaller.
+mean and the names of its checkpoints; `elmo convert --store float16` makes the model smaller.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from elmo.text.tokenizer import TextConfig
 
 
 def mean_of(files: list[Path]) -> dict[str, Tensor]:
-    """The mean of each tensor, summed in float64."""
+    """Returns the mean of each tensor, summed in float64."""
     total: dict[str, Tensor] = {}
     for file in files:
         for name, tensor in load_file(file).items():

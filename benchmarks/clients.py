@@ -1,4 +1,4 @@
-"""Clients of `elmo serve` for serve.py: connections of one thread that are kept open, and count what they get."""
+"""Clients of `elmo serve` for serve.py: one thread keeps their connections open and counts what they get."""
 
 import argparse
 import json
@@ -17,12 +17,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 BUFFER = bytearray(1 << 18)
-"""All clients receive into this memory: new memory would cost more than the rest of a client."""
+"""The memory into which all clients receive; new memory would cost more than the rest of a client."""
 
 
 @dataclass
 class Client:
-    """A connection with the answer that it waits for."""
+    """A connection, and the answer for which it waits."""
 
     connection: socket.socket
     next: int
@@ -34,22 +34,22 @@ class Client:
 
 @dataclass
 class Load:
-    """The answers that clients got in some seconds."""
+    """The answers that clients got in the measured time."""
 
     tokens: int = 0
     seconds: float = 0.0
     refused: int = 0
-    """Answers of another status than 200; their times count, too."""
+    """The number of answers with another status than 200; their times count, too."""
     latencies: list[float] = field(default_factory=list)
 
     def percentile(self, part: float) -> float:
-        """The percentile of the time to the whole answer, in milliseconds."""
+        """Returns the percentile of the time to the whole answer, in milliseconds."""
         return 1000 * sorted(self.latencies)[int(part * (len(self.latencies) - 1))]
 
 
 @contextmanager
 def served(arguments: argparse.Namespace, **variables: str) -> Iterator[tuple[tuple[str, int], int]]:
-    """Address and number of a server process, which has more variables of the environment."""
+    """Starts a server with these environment variables added; yields its address and its process id."""
     command = [sys.executable, "-m", "elmo", "serve", "--port", "0", "--model", arguments.model]
     if arguments.precision != "float32":
         command += ["--precision", arguments.precision]
@@ -73,7 +73,7 @@ def served(arguments: argparse.Namespace, **variables: str) -> Iterator[tuple[tu
 def load(
     addresses: Sequence[tuple[str, int]], asked: Sequence[tuple[bytes, int]], clients: int, seconds: float
 ) -> Load:
-    """Every client sends one request after another to one of the addresses; those under way at the end are finished."""
+    """Lets every client send one request after another to one of the addresses; finishes those under way at the end."""
     done = Load()
     with selectors.DefaultSelector() as ready:
         began = time.perf_counter()
@@ -106,7 +106,7 @@ def send(client: Client, asked: Sequence[tuple[bytes, int]]) -> None:
 
 
 def whole(client: Client) -> bool:
-    """Receives what has come; says whether that was the end of an answer."""
+    """Receives what has arrived; returns whether that was the end of an answer."""
     got = client.connection.recv_into(BUFFER)
     assert got, "the server closed the connection"
     if client.missing < 0:
@@ -122,7 +122,7 @@ def whole(client: Client) -> bool:
 
 
 def requests(sentences: list[list[str]], count: int, layers: Any, pool: Any, accept: str) -> list[tuple[bytes, int]]:
-    """The requests to /vectors as bytes, each with its number of tokens."""
+    """Returns the requests to /vectors as bytes, each with its number of tokens."""
     made = []
     for first in range(0, len(sentences), count):
         part = sentences[first : first + count]
@@ -133,7 +133,7 @@ def requests(sentences: list[list[str]], count: int, layers: Any, pool: Any, acc
 
 
 def openai_requests(sentences: list[list[str]], count: int, path: str, model: str) -> list[tuple[bytes, int]]:
-    """The requests to OpenAI's route as bytes, each with its number of tokens."""
+    """Returns the requests to OpenAI's route as bytes, each with its number of tokens."""
     made = []
     for first in range(0, len(sentences), count):
         part = sentences[first : first + count]
@@ -144,14 +144,14 @@ def openai_requests(sentences: list[list[str]], count: int, path: str, model: st
 
 
 def megabytes(pid: int) -> float:
-    """The memory of a process, now. Linux only."""
+    """Returns the memory that a process has now. It works on Linux only."""
     found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(encoding="utf-8"))
     assert found
     return int(found[1]) / 1000
 
 
 def cpu_seconds(pid: int) -> float:
-    """The processor time of a process until now. Linux only."""
+    """Returns the processor time of a process until now. It works on Linux only."""
     if sys.platform == "win32":
         raise OSError("there is no /proc")
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()

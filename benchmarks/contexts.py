@@ -1,10 +1,11 @@
-"""How far cosines of a word's uses say its sense: within a sense, between two senses, and of unrelated words, by layer.
+"""Measures how well cosines tell a word's sense, by layer: within a sense, between senses, and of unrelated words.
 
     python benchmarks/contexts.py english-base semcor.data.xml.xz --forms 150
 
-- word forms with two senses of at least two uses each, drawn by seed 0; up to six uses of the two commonest senses
-- `nearer`: of all triples of a use, another in its sense and one in the other, the share in which the same sense is
-  nearer (0.5 is chance), the mean over forms, with 95 % of 2,000 bootstrap samples of forms
+- The words are forms with two senses of at least two uses each, drawn with seed 0. Up to six uses of each of the two
+  commonest senses are taken.
+- A triple is a use, another use in its sense, and one in the other sense. `nearer` is the share of triples in which the
+  same sense is nearer (0.5 is chance). It is the mean over forms, with the interval of 95 % of 2,000 bootstrap samples.
 """
 
 import argparse
@@ -17,10 +18,10 @@ import elmo
 from elmo_lab.probes.wsd_readers import read_labelled
 
 Use = tuple[tuple[str, ...], int, str]
-"""The tokens of a sentence, the place of a word, its sense."""
+"""The tokens of a sentence, the place of a word in it, and the word's sense."""
 EACH = 6
 SAME = 1e-6
-"""Cosines that differ by less are equal: at layer 0 the uses of a form differ by rounding alone."""
+"""The difference below which cosines are equal: at layer 0, the uses of a form differ by rounding alone."""
 
 
 def main() -> None:
@@ -35,7 +36,7 @@ def main() -> None:
     embedder = elmo.load(given.model, device="cpu")
     read = embedder.embed_stream([tokens for tokens, _, _ in uses])
     vectors = np.stack([array[:, place] for array, (_, place, _) in zip(read, uses, strict=True)]).astype(np.float64)
-    vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)  # uses, layers, dimensions
+    vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)  # its shape: uses, layers, dimensions
     forms = np.repeat(np.arange(len(picked)), [sum(map(len, groups)) for groups in picked])
     senses = np.concatenate([np.repeat([0, 1], list(map(len, groups))) for groups in picked])
     pairs = rng.integers(0, len(uses), (3000, 2))
@@ -53,7 +54,7 @@ def main() -> None:
 
 
 def drawn(path: Path, most: int, rng: np.random.Generator) -> list[list[list[Use]]]:
-    """The uses of the two commonest senses of each form."""
+    """Returns the uses of the two commonest senses of each form."""
     uses: dict[tuple[str, str, str], dict[str, list[Use]]] = defaultdict(lambda: defaultdict(list))
     for labelled in read_labelled(path):
         tokens = labelled.sentence.tokens
@@ -68,7 +69,7 @@ def drawn(path: Path, most: int, rng: np.random.Generator) -> list[list[list[Use
 
 
 def of_form(vectors: np.ndarray, senses: np.ndarray) -> tuple[float, float, float]:
-    """Mean cosines within a sense and between both, and the share of triples in which the same sense is nearer."""
+    """Returns mean cosines within a sense and between both, and the share of triples whose same sense is nearer."""
     cosines = vectors @ vectors.T
     is_same = senses[:, None] == senses
     upper = np.triu(np.ones(is_same.shape, dtype=bool), 1)

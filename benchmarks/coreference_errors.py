@@ -1,11 +1,12 @@
-"""Where ELMo helps coreference: to find mentions or to link them, which of them, and how sure the number is.
+"""Shows where ELMo helps coreference: to find mentions or to link them, which of them, and how sure the number is.
 
     python benchmarks/coreference_errors.py runs/tasks/coref/none runs/tasks/coref/input --data DATA
 
-The first run is the baseline. Of the networks of every run (`seed-*`), on the test documents, means in percent: the
-task's score, the F1 of finding mentions, and the share of mentions that are found together with an earlier one of
-their entity: of pronouns, of those that repeat the words of an earlier one, and of the others. The reduction of the
-baseline's errors has its 95 % interval over draws of the test documents (bootstrap).
+The first run is the baseline. The numbers are percentages on the test documents, means over the networks of each run
+(`seed-*`): the task's score, the F1 of finding mentions, and the share of mentions that are found together with an
+earlier mention of their entity. That share is given for pronouns, for mentions that repeat the words of an earlier one,
+and for the others. The reduction of the baseline's errors has a 95 % interval over draws of the test documents
+(bootstrap).
 """
 
 import argparse
@@ -57,7 +58,7 @@ def main() -> None:
 
 
 def counted(document: coref.Example, prediction: coref.CorefPrediction) -> list[list[float]]:
-    """Counts of a document, right and all of both sides: MUC, B3, CEAF, mentions, links of three kinds."""
+    """Counts what is right in a document, and all of both sides: MUC, B3, CEAF, mentions and three kinds of links."""
     gold, found = ([set(cluster) for cluster in each.clusters or ()] for each in (document, prediction))
     mentions = set().union(*gold), set().union(*found)
     right = len(mentions[0] & mentions[1])
@@ -71,7 +72,7 @@ def counted(document: coref.Example, prediction: coref.CorefPrediction) -> list[
 
 
 def links(document: coref.Example, found: list[set[coref.Span]]) -> Iterator[tuple[str, bool]]:
-    """The kind of every mention but the first of its entity, and whether it is found together with an earlier one."""
+    """Yields the kind of every mention but the first of its entity, and whether it is found with an earlier one."""
     tokens = [token.lower() for sentence in document.sentences for token in sentence]
     place_of = {mention: number for number, cluster in enumerate(found) for mention in cluster}
     for cluster in document.clusters or ():
@@ -86,7 +87,7 @@ def links(document: coref.Example, found: list[set[coref.Span]]) -> Iterator[tup
 
 
 def scores(counts: Float[np.ndarray, "N *draws K 4"]) -> Float[np.ndarray, "*draws columns"]:
-    """The numbers of `COLUMNS`, means over N networks; nothing counted is 0 %."""
+    """Returns the numbers of `COLUMNS`, as means over N networks; a number without counts is 0 %."""
     precision, recall = (counts[..., part] / np.maximum(counts[..., part + 1], 1e-9) for part in (0, 2))
     f1 = 200 * precision * recall / np.maximum(precision + recall, 1e-9)
     return np.concatenate([f1[..., :3].mean(-1, keepdims=True), f1[..., 3:]], axis=-1).mean(0)

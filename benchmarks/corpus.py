@@ -1,14 +1,14 @@
-"""A corpus on two raylets of this machine: what is lost is done again, each row once; and how fast it is.
+"""Embeds a corpus on two raylets of this machine, and checks that lost work is done again, each row once, and how fast.
 
     python benchmarks/corpus.py --rows 200000 --folder /tmp/corpus     # a worker, a raylet and the driver are killed
     python benchmarks/corpus.py --speed --rows 20000 --folder /tmp/speed     # beside the bare Embedder, in turns
 
-- The packaged model's top layer in float16, one thread a worker. Rows are `--words` words of prose each.
-- `--speed` compares words a second: of Ray from the first receipts to the last, and of two processes of one thread that
-  embed the same rows and write nothing. On a shared machine that depends on whom the system favours; so it compares
-  words a second of processor time, too, for which all of Ray's processes count.
+- The output is the packaged model's top layer in float16. Each worker has one thread; a row has `--words` words.
+- `--speed` compares words per second: those of Ray from the first receipts to the last, and those of two processes of
+  one thread that embed the same rows and write nothing. On a shared machine, that depends on which process the system
+  favours, so words per second of processor time are compared, too. All of Ray's processes count for that time.
 
-Needs the extra `ray`. The result is printed, and stored as JSON by `--output`.
+It needs the extra `ray`. The result is printed, and `--output` stores it as JSON.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def sentences(rows: int, words: int) -> Iterator[str]:
-    """Prose in rows of so many words, from its beginning again where it ends."""
+    """Yields rows of `words` words of prose, which begins again at its end."""
     shared = os.environ.get("ELMO_SHARED")
     file = Path(shared, "lm", "wiki.test.txt.xz") if shared else Path(str(files("elmo"))) / "assets/demo.txt"
     data = file.read_bytes()
@@ -73,7 +73,7 @@ def sentences(rows: int, words: int) -> Iterator[str]:
 
 
 def loss(arguments: argparse.Namespace) -> dict[str, Any]:
-    """A worker, a raylet and the driver are killed in the middle; what is there in the end."""
+    """Kills a worker, a raylet and the driver in the middle, and checks the output at the end."""
     from ray.cluster_utils import Cluster  # type: ignore[import-not-found]
 
     lines = [line.encode() for line in sentences(arguments.rows - len(BAD), arguments.words)]
@@ -110,7 +110,7 @@ def loss(arguments: argparse.Namespace) -> dict[str, Any]:
     killed("driver", 0.6)
     driver.kill()
     driver.wait()
-    time.sleep(10)  # until Ray has ended what was the driver's
+    time.sleep(10)  # Ray needs time to end the driver's processes
     before = {path: path.stat().st_mtime_ns for path in (*Path("out/vectors").glob("0*"), *Path("out/done").glob("0*"))}
     driver = start()
     code = driver.wait()
@@ -121,10 +121,10 @@ def loss(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def writers(folder: Path) -> list[int]:
-    """The processes that have a temporary file of the folder open."""
+    """Returns the processes that have a temporary file of the folder open."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended, or is another user's
+        with suppress(OSError):  # the process has ended, or is another user's
             if any(fnmatch(str(link.readlink()), f"{folder}/.*.partial") for link in (process / "fd").iterdir()):
                 found.append(int(process.name))
     return found
@@ -139,7 +139,7 @@ def is_receipted(path: Path) -> bool:
 
 
 def checked(lines: list[bytes], again: list[str]) -> dict[str, Any]:
-    """What the output is like: rows, ids, hashes, and the numbers of every tenth part."""
+    """Checks the rows, ids and hashes of the output, and the numbers of every tenth part."""
     from pyarrow import parquet
 
     manifest = json.loads(Path("out/manifest.json").read_text(encoding="utf-8"))
@@ -173,7 +173,7 @@ def checked(lines: list[bytes], again: list[str]) -> dict[str, Any]:
 
 
 def speed(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Words a second by Ray and by bare Embedders, in turns."""
+    """Measures the words per second of Ray and of bare Embedders, in turns."""
     import ray  # type: ignore[import-not-found]
 
     from elmo.integrations.ray import run_parts
@@ -192,7 +192,7 @@ def speed(arguments: argparse.Namespace) -> dict[str, Any]:
                 seen.append((time.monotonic(), processor_time(), now.fresh_tokens))
 
         embed_corpus(["corpus.txt"], f"out{number}", settings, engine, follow)
-        # Both workers finish their first parts at much the same time; so the second receipt begins the measurement.
+        # Both workers finish their first parts at about the same time, so the second receipt begins the measurement.
         (begin, used, words), (end, used_last, last) = seen[WORKERS - 1], seen[-1]
         rates["ray"].append((last - words) / (end - begin))
         rates["ray, of processor time"].append((last - words) / (used_last - used))
@@ -210,7 +210,7 @@ def speed(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def processor_time() -> float:
-    """Seconds that this process and those that it has started have computed; one that has ended is not counted."""
+    """Returns the processor seconds of this process and of those that it has started and that still run."""
     import psutil
 
     me = psutil.Process()
@@ -219,7 +219,7 @@ def processor_time() -> float:
 
 
 def bare(lines: list[str]) -> tuple[int, float, float]:
-    """Words, seconds and seconds of processor time of an Embedder with one thread."""
+    """Returns the words, the seconds and the processor seconds of an Embedder with one thread."""
     import torch
 
     torch.set_num_threads(1)

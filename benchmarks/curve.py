@@ -21,7 +21,7 @@ STYLES = {"carry_mean": "-", "reset_mean": "--"}
 
 
 def _named(path: Path) -> str:
-    """The run's folder; of a table in results/ the model's name, with the number of the run."""
+    """Returns the name of the run's folder or, for a table in results/, the model's name and the run's number."""
     return path.parent.name + path.stem.removeprefix("pretraining") if path.is_file() else path.name
 
 
@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
-    before = 0.0  # million tokens
+    before = 0.0  # the million tokens of earlier runs
     for path in arguments.metrics:
         file = path / "metrics.jsonl" if path.is_dir() else path
         points = newest_perplexities(json.loads(line) for line in file.read_text(encoding="utf-8").splitlines())

@@ -1,14 +1,14 @@
-"""Training by several processes: what a step sends, and words a second.
+"""Measures training by several processes: the bytes that a step sends, and words per second.
 
     python benchmarks/distributed.py                    # 1,024/128, 50,000 words, 64 x 20 tokens, 1, 2, 4 processes
     python benchmarks/distributed.py --size base --processes 2
     python benchmarks/distributed.py --rate 1gbit       # over a loopback device of 1 Gbit/s, which all processes share
 
-Every row is the step of `elmo train` in processes of its own that divide the 64 streams. `rows` sends the rows of the
-softmax that some process has touched, as `elmo train` does; `dense` all of them, as it did before. Bytes are those that
-the loopback device of a network namespace counts (Linux, root), headers included: all that the processes send, divided
-by their number. Two more rows for `scale.py`: `apart` are as many processes that send nothing, each with its part of
-the streams; `wire` only send what `rows` sends.
+Every row of the table is the step of `elmo train` in processes of its own, which divide the 64 streams. `rows` sends
+the rows of the softmax that some process has touched, as `elmo train` does; `dense` sends all of them, as it did
+before. The bytes are those that the loopback device of a network namespace counts (Linux, root), headers included: all
+that the processes send, divided by their number. `scale.py` uses two more rows: in `apart`, as many processes send
+nothing, each with its part of the streams; in `wire`, they only send what `rows` sends.
 """
 
 import argparse
@@ -40,14 +40,14 @@ MODELS = SIZES | {"small": SMALL}
 
 
 def on_the_wire(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Times of the messages of a step without what is in them."""
+    """Measures the messages of a step, with made-up content."""
     fabric = launch("cpu", int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["NODES"]), "32-true")
     dense, touched = (torch.zeros(1000 * int(size)) for size in arguments.thousands)
     marks = torch.zeros(arguments.words, dtype=torch.uint8)
     times = []
     for _ in range(arguments.steps + 5):
         began = time.perf_counter()
-        for part in dense.split(25 * 2**18):  # as DistributedDataParallel does it
+        for part in dense.split(25 * 2**18):  # DistributedDataParallel has buckets of this size
             distributed.all_reduce(part)
         for part in (marks, touched):
             distributed.all_reduce(part)
@@ -58,7 +58,7 @@ def on_the_wire(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The middle of the steps of this process, and what was sent in all of them."""
+    """Returns the median step of this process, and the bytes that all steps sent."""
     world = int(os.environ["WORLD_SIZE"])
     fabric = launch("cpu", int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["NODES"]), "32-true")
     config: BiLMConfig = MODELS[arguments.size]
@@ -109,7 +109,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def part_of(batch: LmBatch, streams: slice) -> LmBatch:
-    """The streams of one process, with the words that they have."""
+    """Returns the streams of one process, with their words."""
     inputs = batch.inputs[:, streams]
     kept, index = inputs.unique(return_inverse=True)
     ids = batch.char_ids[kept]
@@ -119,7 +119,7 @@ def part_of(batch: LmBatch, streams: slice) -> LmBatch:
 
 
 def bytes_sent() -> int:
-    """By all network devices of this namespace."""
+    """Returns the bytes that all network devices of this namespace have sent."""
     lines = Path("/proc/net/dev").read_text(encoding="utf-8").splitlines()[2:]
     return sum(int(line.split(":")[1].split()[8]) for line in lines)
 
@@ -127,7 +127,7 @@ def bytes_sent() -> int:
 def started(
     arguments: argparse.Namespace, row: str, processes: int, thousands: tuple[int, int] = (0, 0)
 ) -> dict[str, Any]:
-    """A row by processes of its own, in a network of their own where that can be had."""
+    """Measures a row in processes of its own, and in a network namespace of its own if the system allows it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -148,7 +148,7 @@ def started(
 
 
 def together(arguments: argparse.Namespace) -> None:
-    """Starts the processes of a row, as torchrun does; the first says what was found."""
+    """Starts the processes of a row, as torchrun does; the first prints the result."""
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(arguments.port), "NODES": "1"}
     many = {"WORLD_SIZE": str(arguments.count), "LOCAL_WORLD_SIZE": str(arguments.count), "TORCHELASTIC_RUN_ID": "-"}
     processes = []
@@ -191,7 +191,7 @@ def main() -> None:
 
 
 def add_numbers(parser: argparse.ArgumentParser) -> None:
-    """What a step is, and how often it is measured."""
+    """Adds the arguments that say what a step is and how often it is measured."""
     parser.add_argument("--size", choices=sorted(MODELS), default="small")
     parser.add_argument("--words", type=int, default=50_000, help="of the softmax")
     parser.add_argument("--negatives", type=int, default=4096)

@@ -1,12 +1,12 @@
-"""Whether ELMo helps more outside the domain that a task's network was trained on: named entities.
+"""Measures whether ELMo helps more outside the domain that a network was trained on, with named entities.
 
     python benchmarks/domains.py --data DATA --vectors vectors.txt --output domains/
 
-Networks trained on GUM (many genres of written English) and on WNUT-17 (social media), without ELMo and with it, each
-scored on its own test set and on those of other domains: GUM, WNUT-17, the English Web Treebank (UNER) and the Broad
-Twitter Corpus. The corpora name different kinds of entities, so only persons, places and organisations are kept, in
-training, too; what they count as one still differs. Everything is done by commands of elmo, goes on where it was
-stopped, and is shown by `elmo report domains/`.
+Networks are trained on GUM (many genres of written English) and on WNUT-17 (social media), without ELMo and with it.
+Each is scored on its own test set and on those of other domains: GUM, WNUT-17, the English Web Treebank (UNER) and the
+Broad Twitter Corpus. The corpora name different kinds of entities, so only persons, places and organisations are kept,
+in training, too; what counts as one still differs. All work is done by commands of elmo. An interrupted run continues
+where it stopped, and `elmo report domains/` shows the results.
 """
 
 import argparse
@@ -22,7 +22,7 @@ NAMES = {
     "place": "LOC", "location": "LOC", "LOC": "LOC",
     "organization": "ORG", "corporation": "ORG", "group": "ORG", "ORG": "ORG",
 }  # fmt: skip
-"""Other kinds are left out. WNUT-17's `group` is a team or a band, which the other corpora call organisations."""
+"""The tags of the kinds that are kept. WNUT-17's `group` is a team or a band, an organisation in the other corpora."""
 TRAINED = {"gum": ("ner-gum", "gum_named.{}.bio.xz"), "wnut17": ("ner-wnut17", "wnut17.{}.conll.xz")}
 TESTS = {
     "gum": ["gum_named.test.bio.xz"],
@@ -79,14 +79,14 @@ def write(target: Path, files: Iterable[Path]) -> None:
 
 
 def lines(file: Path) -> Iterator[str]:
-    """Of `token TAB tag`, or of the columns of Universal NER (number, token, tag, ...)."""
+    """Yields lines of columns from lines of `token TAB tag`, or of Universal NER (number, token, tag, ...)."""
     with lzma.open(file, "rt", encoding="utf-8") as text:
         for line in text:
             columns = line.rstrip("\n").split("\t")
             if not line.strip():
                 yield ""
                 continue
-            if len(columns) == 1:  # a comment
+            if len(columns) == 1:  # the line is a comment
                 continue
             token, tag = columns[1:3] if columns[0].isdecimal() and len(columns) > 2 else columns[:2]
             if not token.strip():  # a tweet has a lone blank as a token

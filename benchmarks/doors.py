@@ -1,9 +1,9 @@
-"""How fast the doors of other libraries are, beside the bare `Embedder`: CPU seconds of one thread, in turns.
+"""Measures the integrations with other libraries beside the bare `Embedder`: CPU seconds of one thread, in turns.
 
     python benchmarks/doors.py --text sentences.txt              # one sentence per line, tokens separated by whitespace
 
-Every door has a process of its own, in which it takes turns with an `Embedder`; both are opened anew for each turn and
-know no words. Opening is not timed; the packages' own work on sentences and vectors is.
+Every integration has a process of its own, in which it takes turns with an `Embedder`. Both are opened anew for each
+turn and know no words. Opening is not timed; the libraries' own work on sentences and vectors is.
 """
 
 import argparse
@@ -100,7 +100,7 @@ def seconds(door: Callable[[str], Callable[[Sentences], Any]], folder: str, sent
 
 
 def measure(name: str, folder: str, sentences: Sentences, rounds: int) -> None:
-    """Prints one row."""
+    """Measures one integration and prints its row."""
     torch.set_num_threads(1)
     pairs = [(seconds(embedder, folder, sentences), seconds(DOORS[name], folder, sentences)) for _ in range(rounds)]
     ratio = statistics.median(bare / through for bare, through in pairs)

@@ -1,14 +1,14 @@
-"""How many tokens a second become vectors: `elmo`, the plain loop, the machine's limits and peers, in one run.
+"""Measures the tokens per second of `elmo`, of a plain loop and of peers, and the machine's limits, in one run.
 
     python benchmarks/embed.py --text prose.txt                 # random weights of the original published size
     python benchmarks/embed.py --text prose.txt --size small --threads 1
     python benchmarks/embed.py --text prose.txt --peer simple_elmo='python embed_with_simple_elmo.py'
 
-- Weights are random, at the published shapes; they are stored, and every row loads them in a process of its own.
-- The text is prose; its words are new to every round, boundaries of sentences are not counted as tokens.
+- Weights are random, at the published shapes. They are stored, and every row loads them in a process of its own.
+- The text is prose. Its words are new in every round, and boundaries of sentences do not count as tokens.
 - `elmo` chooses its batches; the plain loop (`plain.py`) takes batches in the order of the text.
-- `--peer NAME='COMMAND'` adds a row: the command gets a file as its last argument (a sentence a line, tokens between
-  spaces) and is timed from its start to its end; where it prints a line `tokens/s NUMBER`, that is its speed instead.
+- `--peer NAME='COMMAND'` adds a row. The command gets a file as its last argument, with a sentence per line and spaces
+  between tokens, and is timed from start to end. If it prints a line `tokens/s NUMBER`, that is its speed instead.
 
 The result is printed, and stored as JSON and as the printed page in `benchmarks/results/` by date and hardware.
 """
@@ -41,7 +41,7 @@ SIZES = {
     "original": BiLMConfig(),
     "small": BiLMConfig(LstmConfig(1024, 128), CharCnnConfig(n_highway=1)),
 }
-"""Of the published models."""
+"""The sizes of the published models."""
 
 
 def main() -> None:
@@ -125,7 +125,7 @@ def tokenizer(arguments: argparse.Namespace) -> Tokenizer:
 
 
 def random_weights(config: BiLMConfig) -> BiLM:
-    """Larger weights than those that training begins with: the gates' sums deviate by 0.3 to 0.7."""
+    """Returns a biLM with larger weights than at the start of training: the gates' sums deviate by 0.3 to 0.7."""
     torch.manual_seed(20180216)
     bilm = BiLM(config)
     for name, weight in bilm.state_dict().items():
@@ -147,7 +147,7 @@ def file_name(limits: dict[str, Any], size: str) -> str:
 
 
 def page(result: dict[str, Any], size: str) -> str:
-    """The result in Markdown."""
+    """Returns the result as a page in Markdown."""
     limits = result["limits"]
     parts = [
         f"{limits['processor']}, {limits['threads']} threads, torch {limits['torch']}, {limits['device']}, "
@@ -224,7 +224,7 @@ def cosine_cells(row: dict[str, Any]) -> Sequence[str] | None:
 
 
 def goals(result: dict[str, Any]) -> Iterator[Sequence[str]]:
-    """What was wanted at the original size, and what is; beside the peers of this run."""
+    """Yields the goals at the original size and what is reached, beside the peers of this run."""
     rows = {row["precision"]: row for row in result["rows"]}
     fastest = max((row["tokens_per_second"] for row in result["peers"]), default=None)
     for precision, wanted in (("float32", 4.5), ("bfloat16", 8.0)):

@@ -1,11 +1,11 @@
-"""What `elmo embed` costs from file to HDF5 beside the bare `Embedder`, and how long it takes to start.
+"""Measures `elmo embed` from file to HDF5 beside the bare `Embedder`, and how long it takes to start.
 
     python benchmarks/end_to_end.py --text prose.txt            # the packaged model
     python benchmarks/end_to_end.py --text prose.txt --model run/ --rounds 5
 
-- `elmo embed` runs as a process on the text and on its first sentence; the difference is the time of the text, so that
-  the start is left out. The bare embedder gets the same tokens in one call, its words new, between two such runs.
-- The median over the rounds is shown, and the shares round by round, for the speed of a machine drifts.
+- `elmo embed` runs as a process on the text and on its first sentence. The difference is the time of the text, without
+  the start. Between two such runs, the bare embedder gets the same tokens in one call, and all words are new to it.
+- The median over the rounds is shown, and the shares of each round, since the speed of a machine drifts.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def read(path: Path) -> str:
 
 
 def command(model: str, file: Path, *options: str) -> float:
-    """Seconds of `elmo embed` as a process, all layers to HDF5."""
+    """Returns the seconds of `elmo embed` as a process that writes all layers to HDF5."""
     output = file.with_suffix(".hdf5")
     output.unlink(missing_ok=True)
     began = time.perf_counter()

@@ -3,8 +3,8 @@
     git worktree add --detach ../before 5d96370
     python benchmarks/equal.py ../before .
 
-Both run the same commands with this Python, on the model and the text of the first checkout. Prints one line a case and
-ends with 1 if a case differs.
+Both run the same commands with this Python, on the model and the text of the first checkout. The program prints one
+line per case and exits with 1 if a case differs.
 """
 
 import argparse
@@ -44,18 +44,18 @@ TASK = [
     "inputs.elmo_dropout=0",
     "model.dropout=0",
 ]
-"""Without dropout, whose places in the network a correction of a recipe may change."""
+"""The settings of the task, without dropout, whose places in the network a correction of a recipe may change."""
 LENGTH_OF_A_SENTENCE = 7
 
 
 @dataclass(frozen=True)
 class Case:
-    """One command of both checkouts, and the numbers that it gives."""
+    """One command that both checkouts run, and the numbers that it gives."""
 
     name: str
     arguments: list[str]
     read: Callable[[Path, str], dict[str, Any]]
-    """The output folder and what was printed -> arrays, or values that JSON can hold."""
+    """A function that turns the output folder and the printed text into arrays, or values that JSON can hold."""
 
 
 def main() -> int:
@@ -102,7 +102,7 @@ def cases(model: Path, checkout: Path, folder: Path) -> list[Case]:
 
 
 def tagged(text: str) -> str:
-    """Columns with a label for each capitalised word: enough to train on."""
+    """Returns columns with a label for each capitalised word, which is enough to train on."""
     words = text.split()
     rows = [f"{word} {'B-X' if word[:1].isupper() else 'O'}\n" for word in words]
     starts = range(0, len(rows), LENGTH_OF_A_SENTENCE)
@@ -120,7 +120,7 @@ def run(case: Case, checkout: Path, folder: Path) -> dict[str, Any]:
 
 
 def untimed(printed: str) -> dict[str, Any]:
-    """The printed JSON, one object or one a line, without what changes from run to run."""
+    """Returns the printed JSON, one object or one per line, without what changes from run to run."""
     rows, rest, decoder = [], printed.strip(), json.JSONDecoder()
     while rest:
         row, end = decoder.raw_decode(rest)
@@ -143,7 +143,7 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Arrays to the bit; whatever JSON holds by value."""
+    """Whether two results are equal: arrays are compared to the bit, what JSON holds by value."""
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return (one.shape, one.dtype, one.tobytes()) == (other.shape, other.dtype, other.tobytes())
     return one == other

@@ -1,20 +1,22 @@
-"""The table of all tasks: without ELMo, with it, and with a biLM fine-tuned on a task's text (Table 1, supplement A.1).
+"""Makes the table of all tasks: without ELMo, with it, and with a fine-tuned biLM (Table 1, supplement A.1).
 
     python benchmarks/fine_tuning.py --data DATA --vectors vectors.txt --output tuning/
     python benchmarks/fine_tuning.py speeches snli sst5 --data DATA --vectors vectors.txt --output tuning/
 
-Rows of the packaged queue, one after the other, by their names; by default all, in its order. Of each row:
+The arguments name rows of the packaged queue, which run one after the other; by default, all run in the queue's order.
+For each row, the program does three things:
 
-- the arms of the queue
-- the biLM read once more the task's training sentences (labels ignored), and the full-softmax perplexity of dev's
-  sentences that are not in training, before and after, under the model's own vocabulary
-- the arm `fine-tuned`: that biLM at the better of the places `input` and `both`, by the mean on development data over
-  the row's seeds, `input` where they are equal
+- It trains the arms of the queue.
+- It trains the biLM once more on the task's training sentences, without labels, and measures the full-softmax
+  perplexity before and after, on development sentences that are not in training, under the model's own vocabulary.
+- It trains the arm `fine-tuned`, which has that biLM at the better of the places `input` and `both`, by the mean on
+  development data over the row's seeds, or at `input` if they are equal.
 
-The paper fine-tuned for all tasks but semantic roles and coreference, and so does this. `speeches` (`lm/un.train`,
-the last twentieth of the documents held out) has perplexities alone. Everything is done by commands of elmo, goes on
-where it was stopped, and is shown by `elmo report tuning/`. `tuning/tasks` may be the folder of `elmo task compare
-queue`: its arms are not trained again. `--set section.key=value` goes to `elmo train`.
+The paper fine-tuned for all tasks but semantic roles and coreference, and so does this program. `speeches`
+(`lm/un.train`, of which the last twentieth of the documents is held out) has only perplexities. All work is done by
+commands of elmo. An interrupted run continues where it stopped, and `elmo report tuning/` shows the results.
+`tuning/tasks` may be the folder of `elmo task compare queue`, whose arms are not trained again. `elmo train` gets what
+is given as `--set section.key=value`.
 """
 
 import argparse
@@ -34,10 +36,10 @@ from elmo_lab import RECIPES
 from elmo_lab.tasks.queue import QueueRow, chosen_work, metric_of, results_of
 
 SETTINGS = ("streams=32", "optim.lr=1e-3", "optim.warmup_steps=50", "optim.decay=0.9")
-"""Of fine-tuning: the rate falls nearly from the beginning."""
+"""The settings of fine-tuning, in which the learning rate falls nearly from the beginning."""
 SPEECHES, TASKS = "speeches", "tasks"
 NOT_TUNED = ("srl", "coref")
-"""Recipes of tasks for which the paper gives no perplexity after fine-tuning (A.1)."""
+"""The recipes of tasks for which the paper gives no perplexity after fine-tuning (A.1)."""
 PLACES = ("input", "both")
 HELD_OUT = 0.05
 ROW = """
@@ -88,7 +90,7 @@ def compare(row: dict[str, Any], arguments: argparse.Namespace) -> None:
 
 
 def with_fine_tuned(row: dict[str, Any], tuned: Path, output: Path) -> dict[str, Any]:
-    """The row with one more arm, at the better place for ELMo by the finished runs in `output`."""
+    """Returns the row with one more arm, which has ELMo at the better place by the finished runs in `output`."""
     made = from_dict(QueueRow, row)
 
     def on_dev(place: str) -> float:
@@ -97,17 +99,17 @@ def with_fine_tuned(row: dict[str, Any], tuned: Path, output: Path) -> dict[str,
         metric = metric_of(best.folder)
         return statistics.fmean(result["dev"][metric] for result in results_of(best.folder, made.seeds))
 
-    place = max(PLACES, key=on_dev)  # the first of equal ones
+    place = max(PLACES, key=on_dev)  # `max` takes the first of equal ones
     return row | {"arms": row["arms"] | {"fine-tuned": [*row["arms"][place], f"inputs.model={tuned}"]}}
 
 
 def packaged(name: str) -> dict[str, Any]:
-    """A packaged recipe of a task, or queue."""
+    """Reads a packaged recipe of a task, or a packaged queue."""
     return tomllib.loads((RECIPES / "tasks" / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def written(row: dict[str, Any]) -> str:
-    """A row as the TOML of a queue."""
+    """Writes a row as the TOML of a queue."""
     lists = {"seeds": json.dumps(row["seeds"]), "tuning": json.dumps(row.get("tuning", [[]]))}
     lists["arms"] = "\n".join(f"{arm} = {json.dumps(settings)}" for arm, settings in row["arms"].items())
     return ROW.format(name=row["name"], title=row["title"], recipe=row["recipe"], **lists)
@@ -136,7 +138,7 @@ def split_speeches(source: Path, folder: Path) -> None:
 def leave_out_known(folder: Path) -> None:
     """Writes the lines of `dev.txt` that are not in `train.txt` to `heldout.txt`.
 
-    SNLI's parts have no premise in common, but hypotheses: one line in six of dev is a line of train.
+    SNLI's parts share no premises, but they share hypotheses: one line in six of dev is a line of train.
     """
     if (folder / "heldout.txt").exists():
         return
@@ -147,7 +149,7 @@ def leave_out_known(folder: Path) -> None:
 
 
 def documents(lines: Iterator[str]) -> Iterator[list[str]]:
-    """The lines of every document, each with a blank line at its end."""
+    """Yields the lines of every document, with a blank line at its end."""
     document: list[str] = []
     for line in chain(lines, [""]):
         if line.strip():
@@ -171,14 +173,14 @@ def tune(folder: Path, model: str, own: list[str], settings: tuple[str, ...]) ->
 
 
 def perplexity(text: Path, model: str, how: list[str], output: Path) -> None:
-    """What `elmo perplexity` says, in a file, where it is not there."""
+    """Writes the result of `elmo perplexity` to a file, unless the file exists."""
     if not output.exists():
         said = elmo("perplexity", text, "--model", model, *how, "--json", keep=True)
         output.write_text(json.dumps(json.loads(said), indent=2) + "\n", encoding="utf-8")
 
 
 def elmo(*arguments: object, keep: bool = False) -> str:
-    """Runs a command; what it prints, where that is to be kept."""
+    """Runs a command; returns what it prints if `keep` is true."""
     command = [sys.executable, "-m", "elmo", *map(str, arguments)]
     done = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE if keep else None)
     return done.stdout or ""

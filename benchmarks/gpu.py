@@ -1,18 +1,19 @@
-"""A GPU: whether training and embedding give the CPU's numbers there, and how fast they are.
+"""Checks whether training and embedding give the CPU's numbers on a GPU, and measures how fast they are there.
 
     PYTHONPATH=$PWD timeout 200 python benchmarks/gpu.py 2>&1 | tee "$OUT/gpu.log"     # the text is made up
     python benchmarks/gpu.py --text corpus.txt     # of a text, one tokenized sentence per line
     python benchmarks/gpu.py --text wiki.train.txt --parts recipe --seconds 400 --curve english-large/index.json
     TRITON_INTERPRET=1 python benchmarks/gpu.py --device cpu --tiny    # without a GPU, in a minute
 
-What is known is printed at once. A part that fails does not stop the others, and none begins after `--seconds`; then
-the exit code is 1. It needs torch, Triton, numpy, jaxtyping, safetensors, h5py, filelock, rich and lightning-fabric.
+Results are printed at once. A part that fails does not stop the others, and no part begins after `--seconds`; in both
+cases the exit code is 1. The program needs torch, Triton, numpy, jaxtyping, safetensors, h5py, filelock, rich and
+lightning-fabric.
 
 The part `recipe` trains 300 steps of the recipe english-large on the text, and prints its losses beside those of a
-curve: a list "curve" of objects with "step" and "loss", the mean since the line before. The curve of the packaged model
-is of all its text, so a part of the text has other words and a somewhat other loss.
+curve: a list "curve" of objects with "step" and "loss", the mean since the object before. The packaged model's curve
+comes from its whole text, so a part of that text has other words and a slightly different loss.
 
-A step is all of it: the batch, the network forward and backward, the sampled softmax, clipping, Muon. The text made up
+A step includes the batch, the network forward and backward, the sampled softmax, clipping and Muon. The made-up text
 has Zipf's frequencies and some 9,000 distinct words in a window of 768 x 32.
 """
 
@@ -67,7 +68,7 @@ MUON = OptimConfig("muon", 1e-3, weight_decay=0.1, vector_decay=0.0, table_decay
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table of training steps; `goal` in words a second."""
+    """A row of the table of training steps; `goal` is in words per second."""
 
     name: str
     model: BiLMConfig
@@ -133,12 +134,12 @@ def run_parts(parts: dict[str, Callable[[], None]], began: float, seconds: float
         except Exception:
             traceback.print_exc(file=sys.stdout)
             failed.append(name)
-        gc.collect()  # what a failed part still holds on the GPU
+        gc.collect()  # a failed part may still hold memory of the GPU
     return failed
 
 
 def made_up(positions: int, types: int = 600_000, seed: int = 1) -> Ids:
-    """A text whose words have Zipf's frequencies, in sentences of some 25 and documents of some 3,500 positions."""
+    """Makes up a text with Zipf's frequencies, in sentences of some 25 and documents of some 3,500 positions."""
     rng = np.random.default_rng(seed)
     types = min(types, positions)
     letters = rng.choice(list("etaoinshrdlucmfwypvbgkjqxz"), (types, 12))
@@ -170,7 +171,7 @@ def training(
     def loss(model, batch, carried, common):  # noqa: ANN001, ANN202
         return model(batch.char_ids, batch.inputs, batch.targets, batch.keep, batch.starts, carried, common)
 
-    wrapped: Any = fabric.setup_optimizers(optimizer)  # an optimizer in all but type
+    wrapped: Any = fabric.setup_optimizers(optimizer)  # its type does not say that it is an optimizer
     return model, Training(fabric, fabric.setup_module(model), wrapped, loss, LoopConfig(), optim, 1)
 
 
@@ -181,7 +182,7 @@ def replay_of(fabric: Fabric, row: Row, ids: Ids, vocabulary: Vocabulary) -> Rep
     return Replay(shared, model, rate, ids, vocabulary, reader, model.bilm.initial_state(row.streams), None)
 
 
-# Right
+# Whether the numbers are right
 
 
 def right(fabrics: dict[str, Fabric], ids: Ids, vocabulary: Vocabulary, row: Row, windows: int) -> None:
@@ -227,7 +228,7 @@ def gradients(model: LanguageModel, batch, drawn: torch.Tensor, dtype: torch.dty
     return found | {"loss": loss.detach().cpu()}
 
 
-# Fast
+# How fast training is
 
 
 def steps(fabric: Fabric, ids: Ids, vocabulary: Vocabulary, rows: tuple[Row, ...], count: int) -> None:
@@ -267,7 +268,7 @@ def steps(fabric: Fabric, ids: Ids, vocabulary: Vocabulary, rows: tuple[Row, ...
 
 
 def product_peak(device: torch.device) -> float:
-    """Operations a second of a large product in bfloat16."""
+    """Measures the operations per second of a large product in bfloat16."""
     size = 8192 if device.type == "cuda" else 256
     one = torch.randn(size, size, device=device).bfloat16()
     best = float("inf")
@@ -281,7 +282,7 @@ def product_peak(device: torch.device) -> float:
 
 
 def operations(row: Row, distinct: int) -> float:
-    """Of the products of a step: forward, and twice that backward."""
+    """Returns the operations of the products of a step: once forward, and twice as many backward."""
     lstm, cnn = row.model.lstm, row.model.char_cnn
     assert cnn is not None
     places = 2 * row.streams * row.window
@@ -303,7 +304,7 @@ def configured(folder: Path, row: Row, device: torch.device, **changed: object) 
 
 
 def written(folder: Path, ids: Ids, positions: int) -> None:
-    """The beginning of the text as a file."""
+    """Writes the beginning of the text to a file."""
     lines = np.split(ids.tokens[:positions], np.flatnonzero(ids.tokens[:positions] == 0) + 1)[:-1]
     text = "\n".join(" ".join(ids.words[word] for word in line[:-1].tolist()) for line in lines)
     (folder / "text.txt").write_text(text + "\n", encoding="utf-8")
@@ -324,13 +325,13 @@ def whole(ids: Ids, rows: tuple[Row, ...], device: torch.device) -> None:
 
 
 def logged(run: Path, key: str) -> list[dict[str, Any]]:
-    """The lines of a run's log that have `key`."""
+    """Returns the lines of a run's log that have `key`."""
     lines = map(json.loads, (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
     return [line for line in lines if key in line]
 
 
 def recipe(text: Path | None, curve: Path | None, tiny: Row | None, device: torch.device) -> None:
-    """Prints the losses of 300 steps of the recipe english-large, each the mean since the one before, and a curve's."""
+    """Prints the losses of 300 steps of the recipe english-large, as means since the one before, beside a curve's."""
     if text is None:
         raise ValueError("the part recipe needs --text")
     with tempfile.TemporaryDirectory() as name:
@@ -355,7 +356,7 @@ def recipe(text: Path | None, curve: Path | None, tiny: Row | None, device: torc
 
 
 def resumed(ids: Ids, row: Row, device: torch.device) -> None:
-    """Prints whether a run that stopped and went on is the run that did not, bit for bit."""
+    """Prints whether a run that stopped and resumed equals, bit for bit, one that did not stop."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         written(folder, ids, 200_000)
@@ -370,11 +371,11 @@ def resumed(ids: Ids, row: Row, device: torch.device) -> None:
         print("stopped and resumed:", "equal" if found[0] == found[1] else "DIFFERENT")
 
 
-# Embedding
+# How fast embedding is
 
 
 def embed(ids: Ids, device: torch.device, tiny: bool) -> None:
-    """Prints tokens a second with all layers back on the CPU, and milliseconds for one sentence."""
+    """Prints the tokens per second with all layers back on the CPU, and the milliseconds for one sentence."""
     tokens = ids.tokens[: 400 if tiny else 300_000]
     lines = np.split(tokens, np.flatnonzero(tokens == 0) + 1)[:-1]
     sentences = [[ids.words[word] for word in line[:-1].tolist()] for line in lines if len(line) > 1]

@@ -1,10 +1,10 @@
-"""The size of the house: lines, files, long files and functions, extras, and the way from a command to the kernels.
+"""Measures the size of the code: lines, files, long files and functions, extras, and the frames from command to kernel.
 
     python benchmarks/house.py            # this checkout
     python benchmarks/house.py ../before  # another one
 
-Prints a row of a Markdown table for each figure. `--extras` adds the packages that each extra brings, by the
-metadata of what is installed.
+The program prints a row of a Markdown table for each figure. `--extras` adds the packages that each extra brings, by
+the metadata of what is installed.
 """
 
 import argparse
@@ -47,7 +47,7 @@ finally:
     sys.setprofile(None)
     print("FRAMES", max(deepest, default=0), file=sys.stderr)
 """
-"""Runs `elmo` and counts the package's own frames above the deepest product."""
+"""A program that runs `elmo` and counts the package's own frames above the deepest product."""
 
 
 def main() -> None:
@@ -86,7 +86,7 @@ def figures(root: Path) -> Iterator[tuple[str, int]]:
 
 
 def lines_of_code(text: str) -> int:
-    """Lines that are not blank, and not part of a comment or docstring."""
+    """Counts the lines that are not blank and not part of a comment or docstring."""
     aside: set[int] = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
@@ -102,7 +102,7 @@ def lengths(text: str) -> Iterator[int]:
 
 
 def frames(root: Path) -> Iterator[tuple[str, int]]:
-    """The package's own frames from the command to the deepest product, of the main paths."""
+    """Yields the number of the package's own frames from the command to the deepest product, for the main paths."""
     with tempfile.TemporaryDirectory() as folder:
         text, script = Path(folder, "text.txt"), Path(folder, "frames.py")
         text.write_text("She wrote a play .\nThey play chess .\n" * 50, encoding="utf-8")
@@ -125,7 +125,7 @@ def frames(root: Path) -> Iterator[tuple[str, int]]:
 
 
 def extras() -> Iterator[tuple[str, int]]:
-    """The packages that each extra brings, and their megabytes, by what is installed here."""
+    """Yields the number of packages that each extra brings, and their megabytes, by what is installed here."""
     for extra in EXTRAS:
         name = f"elmo-torch[{extra}]" if extra else "elmo-torch"
         packages = brought_by(Requirement(name))
@@ -135,7 +135,7 @@ def extras() -> Iterator[tuple[str, int]]:
 
 
 def brought_by(wanted: Requirement) -> set[str]:
-    """The names of a package and of all that it requires, with the extras that are asked for on the way."""
+    """Returns the names of a package and of all that it requires, with the extras that the requirements name."""
     found: dict[str, set[str]] = {}
     waiting = [wanted]
     while waiting:

@@ -1,10 +1,11 @@
-"""Where ELMo helps a tagger of named entities: to find them, to tell their types, to know those it has never seen.
+"""Shows where ELMo helps a tagger of named entities: to find them, to tell their types, to know unseen ones.
 
     python benchmarks/ner_errors.py runs/tasks/ner-gum/none/trial-1 runs/tasks/ner-gum/input/trial-1
 
-Of the networks of every run (`seed-*`), on the test data, mean and standard deviation over the seeds, in percent:
-F1 of spans with their types (the task's score); F1 of spans alone; the share of right types among the right spans; and
-the recall of entities that the training data have with this type, in upper or lower case, and of the others.
+The numbers are percentages on the test data, as mean and standard deviation over the networks of each run (`seed-*`):
+the F1 of spans with their types, which is the task's score; the F1 of spans alone; the share of right types among the
+right spans; and the recall of entities that the training data have with this type, in upper or lower case, and of the
+others.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from elmo_lab.tasks.train import CONFIG, read_config, summarize
 from elmo_lab.tasks.trained import TrainedTask
 
 Entity = tuple[int, int, int, str]
-"""Sentence, first token and the one after the last, type."""
+"""The sentence of an entity, its first token, the token after its last, and its type."""
 
 
 def main() -> None:

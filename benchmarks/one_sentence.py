@@ -1,10 +1,10 @@
-"""One sentence at a time, in every precision and by every library of int8-weights, in turns.
+"""Measures one sentence at a time, in every precision and with every library of int8-weights, in turns.
 
     python benchmarks/one_sentence.py english-base                # two threads: an idle machine
     python benchmarks/one_sentence.py english-base --threads 1    # the thread's own time: other programs matter less
 
-Milliseconds, the least of all rounds: one sentence of 20 tokens, words new and known; four sentences side by side and
-96 of 24 tokens, words known.
+The numbers are milliseconds, the least of all rounds: for one sentence of 20 tokens whose words are new, and known; for
+four sentences side by side, and for 96 sentences of 24 tokens, whose words are known.
 """
 
 import argparse

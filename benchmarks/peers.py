@@ -1,4 +1,4 @@
-"""Other programs that compute the same vectors: commands that are run and timed."""
+"""Runs and times other programs that compute the same vectors."""
 
 import re
 import shlex
@@ -13,7 +13,7 @@ SPEED = re.compile(r"^tokens/s ([0-9.]+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Peer:
-    """One row."""
+    """The row of another program."""
 
     name: str
     tokens_per_second: float
@@ -23,7 +23,7 @@ class Peer:
 def run(option: str, sentences: Sequence[Sequence[str]], file: Path) -> Peer:
     """Runs `NAME=COMMAND` on the sentences, which are written to `file`.
 
-    The speed is that of a line `tokens/s NUMBER` where the command prints one, else of its whole time.
+    The speed is that of a line `tokens/s NUMBER` if the command prints one, and else that of its whole time.
     """
     name, equals, command = option.partition("=")
     if not equals or not command.strip():

@@ -1,8 +1,9 @@
-"""The plain way to run a biLM, to compare with: the character CNN on every token, then one cell after another.
+"""The plain way to run a biLM, for comparison: the character CNN on every token, then one cell after another.
 
-It does what AllenNLP's `Elmo` does, in its order, written anew: batches in the order of the input, padded; all 50
-characters of every token, padding included; no word is remembered; each direction of each layer by itself, both
-products of a cell at every step, sentences that have ended left out. Every sentence starts from the zero state.
+This does what AllenNLP's `Elmo` does, in its order, written anew. Batches are in the order of the input and padded. All
+50 characters of every token are read, padding included, and no word is remembered. Each direction of each layer runs by
+itself, with both products of a cell at every step, without sentences that have ended. Every sentence starts from the
+zero state.
 """
 
 import statistics
@@ -26,19 +27,19 @@ from elmo.text.batching import to_batch
 
 @dataclass(frozen=True)
 class Plain:
-    """The plain loop on a text."""
+    """The speed of the plain loop on a text."""
 
     batch: int
-    """Sentences of a batch."""
+    """The number of sentences in a batch."""
     tokens_per_second: float
-    """Of the median round."""
+    """The speed of the median round."""
     rounds: list[float]
-    """Seconds of every round."""
+    """The seconds of every round."""
     peak_bytes: int
 
 
 def measure(model: str, sentences: Sequence[Sequence[str]], batch: int, rounds: int) -> Plain:
-    """To be called in a process of its own, for the sake of its memory."""
+    """Measures the plain loop; call it in a process of its own, to measure memory."""
     bilm = formats.load(model).bilm()
     run(bilm, sentences[:batch])
     seconds = []
@@ -53,12 +54,12 @@ def measure(model: str, sentences: Sequence[Sequence[str]], batch: int, rounds: 
 
 @torch.no_grad()
 def run(bilm: BiLM, sentences: Sequence[Sequence[str]]) -> Float[Tensor, "N B T D"]:
-    """All layers of one batch, boundaries included; what is beside a sentence is zero in all layers but the first."""
+    """Returns all layers of one batch, boundaries included; padding is zero in all layers but the first."""
     encoder = bilm.token_encoder
     assert isinstance(encoder, CharCnn)
     batch = to_batch(sentences, encoder.config.max_characters_per_token)
     tokens = encode(encoder, batch.char_ids)
-    # As packed sequences are: the longest first, so that those which have ended are at the end.
+    # As in packed sequences, the longest come first, so that those which have ended are at the end.
     order = batch.lengths.argsort(descending=True, stable=True)
     lengths = batch.lengths[order].tolist()
     forward = backward = tokens[order]
@@ -74,7 +75,7 @@ def run(bilm: BiLM, sentences: Sequence[Sequence[str]]) -> Float[Tensor, "N B T 
 
 
 def encode(encoder: CharCnn, char_ids: Tensor) -> Float[Tensor, "B T P"]:
-    """The vector of every token, padding included."""
+    """Returns the vector of every token, padding included."""
     rows, steps, characters = char_ids.shape
     embedded = functional.embedding(char_ids.view(rows * steps, characters), encoder.embedding).transpose(1, 2)
     activation = torch.relu if encoder.config.activation == "relu" else torch.tanh
@@ -90,12 +91,12 @@ def encode(encoder: CharCnn, char_ids: Tensor) -> Float[Tensor, "B T P"]:
 
 
 def plain_linear(layer: nn.Linear, x: Tensor) -> Tensor:
-    """torch's own product, where the layer's is elmo's."""
+    """Multiplies with torch's own product instead of elmo's, which the layer would use."""
     return functional.linear(x, layer.weight, layer.bias)
 
 
 def one_direction(layer: BiLstmLayer, direction: int, inputs: Tensor, lengths: list[int]) -> Float[Tensor, "B T P"]:
-    """One direction of one layer over padded rows, the longest first."""
+    """Runs one direction of one layer over padded rows, of which the longest come first."""
     config = layer.config
     to_gates, to_state = layer.weight_input[direction].t(), layer.weight_state[direction].t()
     rows, steps, _ = inputs.shape

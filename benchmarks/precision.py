@@ -1,9 +1,9 @@
-"""What bfloat16 and int8 do to the vectors: cosines to float32, layer by layer, and a task's score.
+"""Measures what bfloat16 and int8 do to the vectors: cosines to float32, layer by layer, and a task's score.
 
     python benchmarks/precision.py --model run/ --text prose.txt --tokens 20000
 
-Prints a table: the smallest and the mean cosine over all tokens, and how many labelled words have a nearest neighbour
-of their sense (`elmo probe senses`).
+The program prints a table with the smallest and the mean cosine over all tokens, and the share of labelled words whose
+nearest neighbour has their sense (`elmo probe senses`).
 """
 
 import argparse
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def up_to(tokens: int, path: Path) -> Iterator[list[str]]:
-    """The first sentences of a text that hold `tokens` tokens."""
+    """Yields the first sentences of a text that hold `tokens` tokens."""
     tokenizer = Tokenizer(TextConfig())
     lines = (line for line, _ in file_paragraphs(path))
     for sentence in itertools.chain.from_iterable(map(tokenizer.sentences, lines)):

@@ -1,10 +1,10 @@
-"""Two training recipes beside each other: the same text, vocabulary, sizes and words; perplexity at every mark.
+"""Compares two training recipes with the same text, vocabulary, sizes and words, by the perplexity at every mark.
 
     python benchmarks/recipes.py --train wiki.train.txt --heldout wiki.valid.txt --words 2000000 --output compare/
 
-Trains by the published recipe (Adagrad 0.2, Peters et al. 2018) and by the default one, each as `elmo train` does, and
-prints the full-softmax perplexities, mean of both directions, from the carried state and from the zero state. What is
-given as `section.key=value` goes to both. Runs in `--output` are gone on with.
+The program trains with the published recipe (Adagrad 0.2, Peters et al. 2018) and with the default one, as `elmo train`
+does. It prints the full-softmax perplexities, as the mean of both directions, from the carried state and from the zero
+state. Both recipes get the settings given as `section.key=value`. Interrupted runs in `--output` continue.
 """
 
 import argparse
@@ -14,13 +14,13 @@ import sys
 from pathlib import Path
 
 RECIPES = {"published": ("published",), "default": ()}
-"""What `elmo train` is given."""
+"""The recipes that `elmo train` gets, by name."""
 SMALL = (
     "vocab_size=50000", "min_count=2", "streams=64", "precision=32-true",
     "model.lstm.dim=256", "model.lstm.projection_dim=64", "model.char_cnn.n_highway=1",
     "model.char_cnn.filters=[[1,32],[2,32],[3,64],[4,128]]",
 )  # fmt: skip
-"""What one core trains in minutes."""
+"""The settings of a model that one core trains in minutes."""
 MARKS = 8
 
 
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def train(name: str, recipe: tuple[str, ...], arguments: argparse.Namespace) -> list[dict[str, float]]:
-    """Runs or goes on with one recipe; its records that hold perplexities."""
+    """Trains with one recipe, or continues; returns the records that hold perplexities."""
     folder = arguments.output / name
     steps = arguments.words // (64 * 20 * MARKS)
     command = [sys.executable, "-m", "elmo", "train", *recipe, *arguments.settings]

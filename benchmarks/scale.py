@@ -1,9 +1,9 @@
-"""How long training takes on more than one machine: on paper, and the same arithmetic held against what is measured.
+"""Estimates how long training takes on several machines, and checks the same arithmetic against measurements.
 
     python benchmarks/scale.py --check             # 1, 2 and 4 processes here: predicted and measured words/s
     python benchmarks/scale.py                     # 1 Billion Word Benchmark, published size: FLOPs, bytes, hours, cost
 
-The prediction of `--check` is a simulation: every process takes as long for a step as processes that send nothing do
+The prediction of `--check` is a simulation: every process takes as long for a step as processes that send nothing
 (`apart` of `distributed.py`), all wait for the last, and then the messages take as long as they take alone (`wire`).
 """
 
@@ -19,13 +19,16 @@ from elmo.model.bilm import BiLMConfig
 PUBLISHED = BiLMConfig()
 WORDS, NEGATIVES, STREAMS, WINDOW = 793_471, 8192, 384, 20
 CORPUS, EPOCHS = 768_648_884 + 30_301_028, 10
-"""Words of the training part and its sentence ends (Chelba et al. 2013)."""
+"""The words of the training part with its sentence ends (Chelba et al. 2013), and the number of epochs."""
 
 
 @dataclass(frozen=True)
 class Machines:
-    """Devices: operations a second of each in training and in embedding, bytes a second, seconds until a message
-    arrives, dollars an hour of all."""
+    """Devices that train together.
+
+    They have operations per second, of each device in training and in embedding, bytes per second, seconds until a
+    message arrives, and dollars per hour for all devices.
+    """
 
     name: str
     count: int
@@ -37,9 +40,11 @@ class Machines:
 
 
 GPU, GPU_EMBEDS, CORE, OF_32_CORES = 36e12, 7.4e12, 0.12e12, 0.6
-"""Operations a second. Of an H100 measured at the published size: a training step in bfloat16, and embedding in float32
-(docs/speed.md). Of a core measured: one thread of a Zen 4 at 2,048/256 in bfloat16 (docs/log.md, 2026-11-24). That 32
-cores of a node do 0.6 of 32 times as much is assumed."""
+"""The operations per second of a GPU and of a core.
+
+Those of an H100 were measured at the published size: a training step in bfloat16, and embedding in float32
+(docs/speed.md). That of a core was measured with one thread of a Zen 4 at 2,048/256 in bfloat16 (docs/log.md,
+2026-11-24). It is assumed that the 32 cores of a node do 0.6 times as much as 32 such threads."""
 NODE = 32 * CORE * OF_32_CORES
 FLEETS = (
     Machines("1 GPU", 1, GPU, GPU_EMBEDS, 1, 0, 3.0),
@@ -48,7 +53,7 @@ FLEETS = (
     Machines("64 CPU nodes, 1 Gbit/s", 64, NODE, NODE, 0.125e9, 100e-6, 64 * 1.3),
 )
 CRAWL, SENTENCE = 156e9, 21
-"""Tokens of the English part of C4 (Dodge et al. 2021), and of a sentence."""
+"""The tokens of the English part of C4 (Dodge et al. 2021), and those of a sentence."""
 
 
 def lstm_weights(config: BiLMConfig) -> int:
@@ -57,7 +62,7 @@ def lstm_weights(config: BiLMConfig) -> int:
 
 
 def cnn_weights(config: BiLMConfig) -> tuple[int, int]:
-    """Weights of filters, and of highways and projection."""
+    """Returns the number of weights of the filters, and that of the highways and the projection."""
     cnn = config.char_cnn
     assert cnn is not None
     filters = sum(count for _, count in cnn.filters)
@@ -66,7 +71,7 @@ def cnn_weights(config: BiLMConfig) -> tuple[int, int]:
 
 
 def flops_a_word(config: BiLMConfig, negatives: int, distinct: float) -> dict[str, float]:
-    """Of forward and backward, 6 a weight; `distinct` is the part of the words of a window that are distinct."""
+    """Returns the operations of forward and backward, 6 per weight; `distinct` is the share of distinct words."""
     convolutions, rest = cnn_weights(config)
     return {
         "LSTMs": 6 * lstm_weights(config),
@@ -76,7 +81,7 @@ def flops_a_word(config: BiLMConfig, negatives: int, distinct: float) -> dict[st
 
 
 def bytes_a_step(config: BiLMConfig, words: int, touched: int, processes: int) -> dict[str, float]:
-    """What a process sends in a ring, by `rows` and by `dense`."""
+    """Returns the bytes that a process sends in a ring, for `rows` and for `dense`."""
     dense = 4 * (lstm_weights(config) + sum(cnn_weights(config)))
     ring = 2 * (processes - 1) / processes
     width = config.lstm.projection_dim + 1
@@ -100,7 +105,7 @@ def on_paper() -> None:
         sent = bytes_a_step(PUBLISHED, WORDS, touched, fleet.count)
         steps = total / a_step
         compute = sum(flops.values()) * a_step / fleet.count / fleet.flops
-        rounds = 2 * (fleet.count - 1) * fleet.latency * 20  # messages: buckets of 25 MB
+        rounds = 2 * (fleet.count - 1) * fleet.latency * 20  # messages are buckets of 25 MB
         of_rows = (sent["network"] + sent["rows"]) / fleet.network + rounds if fleet.count > 1 else 0.0
         of_dense = (sent["network"] + sent["dense softmax"]) / fleet.network + rounds if fleet.count > 1 else 0.0
         hours, before = steps * (compute + of_rows) / 3600, steps * (compute + of_dense) / 3600
@@ -114,8 +119,8 @@ def on_paper() -> None:
 
 
 def embedding_on_paper() -> None:
-    """What it takes to embed the English sentences of a crawl with the published model."""
-    flops = 2 * lstm_weights(PUBLISHED)  # a word's characters are read once for many sentences
+    """Prints what it takes to embed the English sentences of a crawl with the published model."""
+    flops = 2 * lstm_weights(PUBLISHED)  # the CNN reads a word once for many sentences
     vector = 2 * PUBLISHED.lstm.projection_dim
     print(f"\n{CRAWL:.3g} tokens, {CRAWL / SENTENCE:.3g} sentences; operations a token {flops / 1e6:.0f} M", end="; ")
     print(f"all {flops * CRAWL:.3g}")
@@ -134,14 +139,14 @@ def embedding_on_paper() -> None:
 
 
 def predict(compute: list[float], messages: list[float], processes: int, steps: int = 2000) -> float:
-    """The milliseconds of a step: all wait for the slowest, then for the messages."""
+    """Returns the milliseconds of a step, in which all processes wait for the slowest, then for the messages."""
     rng = random.Random(0)
     drawn = [max(rng.choice(compute) for _ in range(processes)) + rng.choice(messages) for _ in range(steps)]
     return mean(drawn)
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Predicted and measured words/s, in turns."""
+    """Prints the predicted and the measured words per second, measured in turns."""
     config = MODELS[arguments.size]
     dense = (lstm_weights(config) + sum(cnn_weights(config))) // 1000
     touched = arguments.touched * (config.lstm.projection_dim + 1) // 1000

@@ -1,10 +1,10 @@
-"""Where ELMo helps a classifier of sentences (SST-5, SNLI): the likely ones or the others, and how sure the number is.
+"""Shows which sentences ELMo helps to classify (SST-5, SNLI), likely or unlikely ones, and how sure the number is.
 
     python benchmarks/sentence_errors.py runs/tasks/sst5/none/trial-1 runs/tasks/sst5/input/trial-2 --data DATA
 
-The first run is the baseline. Of each run's networks (`seed-*`) the mean accuracy on the test examples, and the
-reduction of the baseline's errors with its 95 % interval over draws of the test examples (bootstrap): of all, and of
-the thirds by the perplexity that the biLM gives their sentences, each read alone.
+The first run is the baseline. The table has the mean accuracy of each run's networks (`seed-*`) on the test examples,
+and the reduction of the baseline's errors with its 95 % interval over draws of the test examples (bootstrap). Both are
+given for all examples and for thirds of them, by the perplexity that the biLM gives their sentences, each read alone.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def losses_of(examples: Sequence[Sequence[list[str]]], name: str) -> Float[np.ndarray, " M"]:
-    """Each example's mean loss (nats) in both directions; a token predicts the next one, or the sentence's boundary."""
+    """Returns each example's mean loss (nats) in both directions; a token predicts the next one or the boundary."""
     model = formats.load(name)
     vocabulary, head = softmax_of(model)
     embedder = Embedder(model.bilm(), text=model.text, vocabulary=model.inputs, device="cpu")
@@ -70,13 +70,13 @@ def losses_of(examples: Sequence[Sequence[list[str]]], name: str) -> Float[np.nd
 
 
 def correct(task: tasks.Task, test: Sequence[Any], folder: Path) -> Float[np.ndarray, " M"]:
-    """1 for every right prediction of a network."""
+    """Returns 1 for every right prediction of a network, and 0 for the others."""
     predictions = TrainedTask.load(folder)(test)
     return np.array([task.score([e], [p])[task.metric] / 100 for e, p in zip(test, predictions, strict=True)])
 
 
 def cell(right: Float[np.ndarray, " M"], base: Float[np.ndarray, " M"]) -> str:
-    """Accuracy; and the reduction of errors, where there is one, with its interval."""
+    """Formats the accuracy and, for other runs than the baseline, the reduction of errors with its interval."""
     said = f"{100 * right.mean():.1f}"
     if right is base or (right == base).all():
         return said

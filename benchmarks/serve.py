@@ -1,4 +1,4 @@
-"""How fast `elmo serve` answers, beside the bare `Embedder` on the same sentences in the same run. Loopback only.
+"""Measures how fast `elmo serve` answers over loopback, beside the bare `Embedder` on the same sentences.
 
     python benchmarks/serve.py                        # under a minute; requests of 8 sentences
     python benchmarks/serve.py --sentences 1
@@ -10,10 +10,10 @@
 
 - The sentences are those of the packaged text, as tokens. The bare embedder gets all of them in one call, before and
   after every row; a row's share is its tokens a second by the mean of these two.
-- The clients are connections of one thread that are kept open; what they send is made before, and what they get is
-  counted, not read. They share the processors with the server, so what they need is missing to it.
-- `--peer` is another server that runs already: rows by OpenAI's route, in turns with those of `elmo serve`. It has a
-  model of its own, so what can be compared is how it serves many clients.
+- The clients are connections that one thread keeps open. Requests are made in advance, and answers are counted, not
+  read. The clients share the processors with the server, so the server lacks what they take.
+- `--peer` is another server that runs already. Its rows use OpenAI's route, in turns with those of `elmo serve`. It has
+  a model of its own, so only the way it serves many clients can be compared.
 - `vector` asks for one vector a sentence (as .npy or JSON), `all` for every layer of every token (safetensors or JSON).
 
 The result is printed as a table in Markdown.
@@ -39,14 +39,14 @@ import elmo
 from elmo.cli.arguments import DEMO_TEXT
 
 ROUNDS = 5
-"""Rounds in which two arrangements are measured in turns."""
+"""The number of rounds in which two arrangements are measured in turns."""
 MOST_SECONDS = 60.0
 """The most seconds of the table; rows that do not fit are left out."""
 WHAT: dict[str, tuple[Any, Any, str]] = {
     "vector": ("average", "mean", "application/x-npy"),
     "all": ("all", None, "application/x-safetensors"),
 }
-"""Layers, pooling, and the binary type."""
+"""The layers, the pooling and the binary type of each kind of request."""
 
 
 def main() -> None:
@@ -88,7 +88,7 @@ def parse() -> argparse.Namespace:
 def table(
     address: tuple[str, int], pid: int, sentences: list[list[str]], arguments: argparse.Namespace, began: float
 ) -> None:
-    """One row for every answer and number of clients."""
+    """Prints one row for every kind of answer and number of clients."""
     embedder = elmo.load(arguments.model, device="cpu", precision=arguments.precision)
     memory = megabytes(pid)
     print(f"\n{os.cpu_count()} processors, {torch.get_num_threads()} threads, torch {torch.__version__}\n")
@@ -114,7 +114,7 @@ def table(
 
 
 def peers(address: tuple[str, int], peer: str, sentences: list[list[str]], arguments: argparse.Namespace) -> None:
-    """Rows of both servers in turns, by OpenAI's route."""
+    """Prints rows of both servers, measured in turns by OpenAI's route."""
     link, _, model = peer.partition("=")
     url = urlsplit(link)
     servers = {
@@ -134,9 +134,9 @@ def peers(address: tuple[str, int], peer: str, sentences: list[list[str]], argum
 
 
 def beside(sentences: list[list[str]], arguments: argparse.Namespace) -> None:
-    """Rows of 64 clients with one sentence a request: alone, and beside a client of each of the largest requests.
+    """Prints rows of 64 clients with one sentence per request, alone and beside a client with the largest requests.
 
-    Every row has a server of its own, which may be busy for long after it.
+    Every row has a server of its own, since a server may be busy for long after a row.
     """
     small = requests(sentences, 1, "average", "mean", "application/x-npy")
     words = [word for sentence in sentences for word in sentence] * 100
@@ -166,7 +166,7 @@ def asks(
     address: tuple[str, int], large: tuple[str, object] | None, ended: threading.Event, answers: Counter[int]
 ) -> None:
     """Sends one large request after another, and counts the statuses of the answers."""
-    body = json.dumps(large and large[1], separators=(",", ":"))  # made once: it would hold up the other clients
+    body = json.dumps(large and large[1], separators=(",", ":"))  # made once, since it would hold up the other clients
     while large is not None and not ended.is_set():
         connection = http.client.HTTPConnection(*address, timeout=300)
         connection.request("POST", large[0], body, {"content-type": "application/json"})
@@ -175,7 +175,7 @@ def asks(
 
 
 def processes(sentences: list[list[str]], arguments: argparse.Namespace) -> None:
-    """Rows of one server with all threads, and of several with one each, in turns; the medians of the rounds."""
+    """Prints medians of rounds, in turns, for one server with all threads and for several with one thread each."""
     asked = requests(sentences, arguments.sentences, *WHAT["vector"])
     with ExitStack() as stack:
         one = stack.enter_context(served(arguments))
@@ -199,7 +199,7 @@ def processes(sentences: list[list[str]], arguments: argparse.Namespace) -> None
 
 
 def bare(embedder: elmo.Embedder, sentences: list[list[str]], layers: Any, pool: Any) -> float:
-    """Tokens a second, of the whole text in one call, for a third of a second."""
+    """Returns the tokens per second of calls with the whole text, repeated for a third of a second."""
     began, tokens = time.perf_counter(), 0
     while (seconds := time.perf_counter() - began) < 0.3:
         embedder.embed(sentences, layers, pool)
@@ -208,7 +208,7 @@ def bare(embedder: elmo.Embedder, sentences: list[list[str]], layers: Any, pool:
 
 
 def watch(address: tuple[str, int], pid: int, sentences: list[list[str]], minutes: float) -> None:
-    """Memory in the course of a load of all kinds of answers, ten times."""
+    """Prints the server's memory ten times under a load of all kinds of answers."""
     parts = [
         requests(sentences, 4, layers, pool, kind)
         for layers, pool, binary in WHAT.values()

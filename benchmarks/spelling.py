@@ -2,9 +2,9 @@
 
     python benchmarks/spelling.py --train latin.train.txt.xz --heldout latin.valid.txt.xz --heldout latin.test.txt.xz
 
-Decisions that respell a token are steps of `text.normalize`, those of Latin by default; `--step NAME=STEP,STEP` names
+Decisions that respell a token are steps of `text.normalize`, by default those of Latin; `--step NAME=STEP,STEP` names
 others for another language. Decisions that would change what a token is (enclitics, Greek, verse) are counted, too.
-What is unknown is measured on the held-out text, with a vocabulary of the training text in the same spelling.
+Unknown words are counted in the held-out text, with a vocabulary of the training text in the same spelling.
 """
 
 import argparse
@@ -55,13 +55,13 @@ QUE = frozenset(
         "cumque",
     ]
 )
-"""Words in -que that are no enclitic; with compounds of -cumque, -quisque and -usque."""
+"""The words whose -que is not an enclitic, with compounds of -cumque, -quisque and -usque."""
 VERSE = 60
-"""Characters of a line that does not end a sentence."""
+"""The length in characters below which a line that ends no sentence counts as verse."""
 
 
 def read(paths: list[Path], text: TextConfig, kept: Path) -> Ids:
-    """The text as ids; kept in a folder for the next call."""
+    """Returns the text as ids, which are kept in a folder for the next call."""
     found = kept_ids(kept, paths, text)
     if found is None:
         found = make_ids(paths, text)
@@ -75,7 +75,7 @@ def counts_of(ids: Ids) -> Counter[str]:
 
 
 def respelled(words: Counter[str], steps: tuple[str, ...]) -> tuple[Counter[str], float]:
-    """The words in another spelling, and the share of tokens that it changes."""
+    """Returns the words in another spelling, and the share of tokens that it changes."""
     respell, found, changed = respell_function(steps), Counter[str](), 0
     for word, count in words.items():
         read = respell(word)
@@ -85,12 +85,12 @@ def respelled(words: Counter[str], steps: tuple[str, ...]) -> tuple[Counter[str]
 
 
 def unknown(words: Counter[str], known: Iterable[str]) -> float:
-    """The share of tokens that are not among the known words."""
+    """Returns the share of tokens that are not among the known words."""
     return 1 - sum(words[word] for word in set(known)) / words.total()
 
 
 def ranked(words: Counter[str], size: int) -> list[str]:
-    """The vocabulary of a training text: the most frequent words that occur twice."""
+    """Returns the vocabulary of a training text: the most frequent words that occur at least twice."""
     best = sorted(words.items(), key=lambda item: (-item[1], item[0]))[:size]
     return [word for word, count in best if count > 1]
 
@@ -106,7 +106,7 @@ def spelling_rows(train: Counter[str], heldout: Counter[str], decisions: dict[st
 
 
 def other_counts(words: Counter[str], paths: list[Path]) -> list[list[str]]:
-    """Tokens that decisions on what a token is would change, and lines of verse."""
+    """Counts lines of verse, and the tokens that would change with decisions on what a token is."""
     lower = Counter[str]()
     for word, count in words.items():
         lower[word.lower().replace("v", "u")] += count

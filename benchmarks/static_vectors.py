@@ -1,13 +1,13 @@
-"""Static word vectors on a biLM's own text, for the baselines of the tasks: GloVe's text format, lower-case.
+"""Trains static word vectors on a biLM's own text, for the baselines of the tasks, in GloVe's text format, lower-case.
 
     pip install gensim
     export OPENBLAS_CORETYPE=Haswell
     python benchmarks/static_vectors.py 'lm/wiki.train.*' 'lm/books.train.*' --output skip-grams.100.txt
 
-Skip-gram with negative sampling (Mikolov et al. 2013), gensim's. The text is tokenised as the biLM's was, once, into a
-file beside the output, and a finished one is used again. With one worker, a seed and OpenBLAS told for which processor
-to compute, the numbers repeat: an AMD EPYC and an Intel Xeon gave the same file (docs/log.md). 15 minutes for
-59M words.
+The vectors are gensim's, by skip-gram with negative sampling (Mikolov et al. 2013). The text is tokenised once, as the
+biLM's was, into a file beside the output, which is used again if it is finished. With one
+worker, a seed and OpenBLAS set to one type of processor, the numbers repeat: an AMD EPYC and an Intel Xeon gave the
+same file (docs/log.md). It takes 15 minutes for 59M words.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from elmo.text.tokenizer import TextConfig, Tokenizer
 
 
 def tokenised(path: Path) -> tuple[str, int]:
-    """The sentences of a file, one a line, lower-case; and how many tokens they have."""
+    """Returns the sentences of a file, one per line and in lower case, and the number of their tokens."""
     lines = [" ".join(sentence).lower() for sentence in corpus.corpus_sentences([path], Tokenizer(TextConfig()))]
     return "".join(f"{line}\n" for line in lines), sum(line.count(" ") + 1 for line in lines)
 

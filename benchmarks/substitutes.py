@@ -1,14 +1,14 @@
-"""Rules that rank substitutes, on held-out text: at which place of the list is the word that stood there?
+"""Compares rules that rank substitutes, on held-out text, by the place of the original word in the list.
 
     python benchmarks/substitutes.py english-base wiki.test.txt.xz --learn-on wiki.valid.txt.xz
 
-- Both directions' log-probabilities are added, and the log of a prior, times an exponent, is taken off: both directions
-  know how frequent a word is, and the product would count that twice.
-- `rank`: the prior by the word's place in the vocabulary (`log_uniform`); `bias`: the softmax of the softmax's bias
-- `learned`: the exponents (of the prior alone, or of all three factors) that give the words of another text the fewest
-  bits, at as many positions
-- `MRR` is the mean of 1 / rank among the known words, also over rare words (after the 10,000th); `bits` the mean of
-  -log2 of the probability that the word gets; up to three positions of a sentence of 5 to 60 tokens, drawn by seed 0
+- Both directions' log-probabilities are added, and the log of a prior, times an exponent, is subtracted, since both
+  directions know how frequent a word is and the product would count that twice.
+- `rank` is the prior by the word's place in the vocabulary (`log_uniform`); `bias` is the softmax of the bias alone.
+- `learned` has the exponents (of the prior alone, or of all three factors) that give the words of another text the
+  fewest bits, at as many positions.
+- `MRR` is the mean of 1 / rank among the known words, also over rare words (after the 10,000th). `bits` is the mean of
+  -log2 of the word's probability. Up to three positions of a sentence of 5 to 60 tokens are drawn with seed 0.
 """
 
 import argparse
@@ -67,14 +67,14 @@ def main() -> None:
 
 
 def read(text: Path, tokenizer: Tokenizer) -> list[list[str]]:
-    """The first sentences of a usual length."""
+    """Returns the first sentences of a usual length."""
     return list(
         islice((each for each in corpus.corpus_sentences([text], tokenizer) if 5 <= len(each) <= 60), SENTENCES)
     )
 
 
 def drawn(scorer: Scorer, sentences: list[list[str]]) -> Iterator[tuple[torch.Tensor, int]]:
-    """Positions of known words: both directions' log-probabilities (2, V), and the word's id."""
+    """Yields, at positions of known words, both directions' log-probabilities (2, V) and the word's id."""
     rng = np.random.default_rng(0)
     for number in rng.permutation(len(sentences)):
         sentence = sentences[number]
@@ -87,8 +87,8 @@ def drawn(scorer: Scorer, sentences: list[list[str]]) -> Iterator[tuple[torch.Te
 
 
 def learned(scorer: Scorer, positions: list[tuple[torch.Tensor, int]]) -> dict[str, Exponents]:
-    """The exponents with the fewest bits at these positions: of the prior alone, and of all factors."""
-    both = torch.stack([each.float() for each, _ in positions])  # N 2 V
+    """Returns the exponents with the fewest bits at these positions, of the prior alone and of all factors."""
+    both = torch.stack([each.float() for each, _ in positions])  # its shape: N 2 V
     targets = torch.tensor([target for _, target in positions])
     prior, special = log_uniform(len(scorer.vocabulary)).log(), special_words(scorer)
 
@@ -113,12 +113,12 @@ def learned(scorer: Scorer, positions: list[tuple[torch.Tensor, int]]) -> dict[s
 
 
 def special_words(scorer: Scorer) -> torch.Tensor:
-    """The ids that are no known words."""
+    """Returns the ids that stand for no known word."""
     return torch.tensor([*scorer.vocabulary.ids([BOS, EOS]), scorer.vocabulary.unknown])
 
 
 def rules(scorer: Scorer, each: torch.Tensor, exponents: dict[str, Exponents]) -> Iterator[tuple[str, torch.Tensor]]:
-    """The log-probabilities (V) of every rule; of other than known words they are -inf."""
+    """Yields the log-probabilities (V) of every rule, which are -inf for ids that stand for no known word."""
     special = special_words(scorer)
     product = torch.log_softmax(each.sum(0), dim=0)
     yield "product, `<UNK>` left out of the list only", product.index_fill(0, special, -torch.inf)

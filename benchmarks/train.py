@@ -1,15 +1,15 @@
-"""A training step: words a second, and where the time goes, beside two plain ways to write the same step.
+"""Measures a training step: words per second, and where the time goes, beside two plain ways to write the same step.
 
     python benchmarks/train.py                     # LSTM 512/128, 25,000 words, 64 x 20 tokens, 1,024 negatives
     python benchmarks/train.py --size small        # the published small size: 1024/128, 2,048 filters
 
-Every row is one process of its own. Windows hold words of the packaged vocabulary, drawn log-uniformly by rank, about
-as often as in text. The rows:
+Every row has a process of its own. Windows hold words of the packaged vocabulary, drawn log-uniformly by rank, about as
+often as in text. These are the rows:
 
-- `elmo`: the step of `elmo train`
-- `nn.LSTM`: the same with torch's own LSTM with projection for the recurrence; it has no clips, so it computes less
-- `plain`: as one writes it down: every occurrence of a word through Conv1d and the highways, the cells token by token,
-  all by autograd, a dense gradient of the softmax, torch's AdamW
+- `elmo` is the step of `elmo train`.
+- `nn.LSTM` is the same with torch's own LSTM with projection for the recurrence. It has no clips, so it computes less.
+- `plain` is the obvious code: every occurrence of a word goes through Conv1d and the highways, cells run token by
+  token, autograd differentiates everything, the softmax has a dense gradient, and torch's AdamW takes the step.
 """
 
 import argparse
@@ -58,18 +58,18 @@ ROWS = (
 
 @dataclass(frozen=True)
 class Measured:
-    """Milliseconds of the middle step."""
+    """The milliseconds of the median step."""
 
     words_a_second: float
     forward: float
     backward: float
     update: float
     lstm_gflops: float
-    """1e9 operations a second of the LSTMs' products, forward and backward, over the time of the whole step."""
+    """The LSTMs' products, forward and backward, in 1e9 operations per second of the whole step."""
 
 
 class TorchLstm(nn.Module):
-    """One layer of both directions by `nn.LSTM`, in the place of a `BiLstmLayer`."""
+    """One layer of both directions by `nn.LSTM`, which replaces a `BiLstmLayer`."""
 
     def __init__(self, config: LstmConfig) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class TorchLstm(nn.Module):
         keep: Tensor | None = None,
         same: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """As `BiLstmLayer.forward`; `keep` would need one call a token, so no state is ever set to zero."""
+        """Runs as `BiLstmLayer.forward` does, but never resets the state: `keep` would need one call per token."""
         outputs, hiddens, cells = [], [], []
         for d, lstm in enumerate(self.directions):
             output, (h, c) = lstm(inputs[d], (hidden[d : d + 1], cell[d : d + 1]))
@@ -96,7 +96,7 @@ class TorchLstm(nn.Module):
 
 
 class PlainLstm(BiLstmLayer):
-    """Token by token, differentiated by autograd."""
+    """A layer that runs token by token and is differentiated by autograd."""
 
     def forward(
         self,
@@ -111,7 +111,7 @@ class PlainLstm(BiLstmLayer):
 
 
 def plain_loss(model: LanguageModel, batch: LmBatch, state: LstmState) -> tuple[Tensor, LstmState]:
-    """The loss of `LanguageModel`, every word encoded where it stands, by torch's own modules."""
+    """Returns the loss of `LanguageModel`, with every occurrence of a word encoded by torch's own modules."""
     bilm, head = model.bilm, model.lm_head
     encoder, inputs = bilm.token_encoder, batch.inputs.transpose(1, 2)
     assert isinstance(encoder, CharCnn)
@@ -139,7 +139,7 @@ def our_loss(model: LanguageModel, batch: LmBatch, state: LstmState) -> tuple[Te
 
 
 def build(row: str, config: BiLMConfig, n_words: int, negatives: int) -> tuple[LanguageModel, torch.optim.Optimizer]:
-    """The model and the optimizer of a row."""
+    """Returns the model and the optimizer of a row."""
     torch.manual_seed(0)
     model = LanguageModel(config, n_words, ObjectiveConfig(negatives, 0.0, 0.0), sparse=not row.startswith("plain"))
     other = {"nn.LSTM": TorchLstm, "plain": PlainLstm}.get(row.split()[0])
@@ -151,7 +151,7 @@ def build(row: str, config: BiLMConfig, n_words: int, negatives: int) -> tuple[L
 
 
 def windows(words: list[str], rows: int, steps: int, count: int) -> list[LmBatch]:
-    """`count` windows, with the shapes that `elmo train` pads to."""
+    """Makes `count` windows, with the shapes to which `elmo train` pads."""
     torch.manual_seed(1)
     batches = []
     for _ in range(count):
@@ -165,7 +165,7 @@ def windows(words: list[str], rows: int, steps: int, count: int) -> list[LmBatch
 
 
 def measure(row: str, config: BiLMConfig, arguments: argparse.Namespace) -> Measured:
-    """The middle of `arguments.steps` steps after a few to warm up."""
+    """Measures the median of `arguments.steps` steps, after a few to warm up."""
     keep_freed_memory()
     words = (files("elmo") / "assets/english-base/vocab.txt").read_text(encoding="utf-8").split("\n")
     words = words[: arguments.words]
@@ -220,7 +220,7 @@ def main() -> None:
 
 
 def rows(arguments: argparse.Namespace) -> Iterator[tuple[str, Measured]]:
-    """Every row in a process of its own: none finds the memory that another left."""
+    """Measures every row in a process of its own, so that no row finds the memory that another left."""
     for row in ROWS:
         command = [sys.executable, __file__, *sys.argv[1:], "--row", row]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
