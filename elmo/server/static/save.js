@@ -83,7 +83,7 @@ function download(blob, name) {
 }
 
 /**
- * Makes a file of the picture that needs no style sheet and has a title and a legend.
+ * Makes a file of the picture, below its title and legend, that needs no style sheet.
  * @param {SVGSVGElement} picture @param {Caption} [caption] @returns {Blob}
  */
 export function drawing(picture, { title = "", legend = [] } = {}) {

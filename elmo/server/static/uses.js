@@ -9,7 +9,10 @@ import { takeaway } from "./save.js";
 import { get, set } from "./state.js";
 
 /** @typedef {import("./api.js").Info} Info */
-/** @typedef {{label: string, sentence: string | string[], position?: number}} Line `position` of the use, if known */
+/**
+ * A sentence with a label; `position` is that of the use, if it is known.
+ * @typedef {{label: string, sentence: string | string[], position?: number}} Line
+ */
 /** @typedef {{label: string, tokens: string[], token: number, layers: Float32Array[]}} Use */
 
 const MOST_USES = 200;
