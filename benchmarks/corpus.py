@@ -1,4 +1,4 @@
-"""Embeds a corpus on two raylets of this machine, and checks that lost work is done again, each row once, and how fast.
+"""Embeds a corpus on two raylets of this machine; checks that lost work is redone, each row once, or measures speed.
 
     python benchmarks/corpus.py --rows 200000 --folder /tmp/corpus     # a worker, a raylet and the driver are killed
     python benchmarks/corpus.py --speed --rows 20000 --folder /tmp/speed     # beside the bare Embedder, in turns

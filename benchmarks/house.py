@@ -125,7 +125,7 @@ def frames(root: Path) -> Iterator[tuple[str, int]]:
 
 
 def extras() -> Iterator[tuple[str, int]]:
-    """Yields the number of packages that each extra brings, and their megabytes, by what is installed here."""
+    """Yields the number and the megabytes of the packages that each extra brings, by what is installed here."""
     for extra in EXTRAS:
         name = f"elmo-torch[{extra}]" if extra else "elmo-torch"
         packages = brought_by(Requirement(name))

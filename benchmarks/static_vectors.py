@@ -5,9 +5,9 @@
     python benchmarks/static_vectors.py 'lm/wiki.train.*' 'lm/books.train.*' --output skip-grams.100.txt
 
 The vectors are gensim's, by skip-gram with negative sampling (Mikolov et al. 2013). The text is tokenised once, as the
-biLM's was, into a file beside the output, which is used again if it is finished. With one
-worker, a seed and OpenBLAS set to one type of processor, the numbers repeat: an AMD EPYC and an Intel Xeon gave the
-same file (docs/log.md). It takes 15 minutes for 59M words.
+biLM's was, into a file beside the output, which is used again if it is finished. With one worker, a seed and OpenBLAS
+set to one type of processor, the numbers repeat: an AMD EPYC and an Intel Xeon gave the same file (docs/log.md). It
+takes 15 minutes for 59M words.
 """
 
 import argparse
