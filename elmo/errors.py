@@ -5,11 +5,11 @@ from difflib import get_close_matches
 
 
 class InputError(ValueError):
-    """An input cannot be used; the message names it, what was expected, and the remedy. Exit code 2."""
+    """An input cannot be used; the message names it, what was expected, and the remedy. The exit code is 2."""
 
 
 class Failure(RuntimeError):
-    """A job failed though its inputs could be used, as when a network diverges. Exit code 1.
+    """A job failed though its inputs could be used, as when a network diverges. The exit code is 1.
 
     Of several processes that train together, only one prints it: the one for which `is_reported` is true, or the first
     one if it is None.

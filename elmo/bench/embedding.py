@@ -36,7 +36,7 @@ class Throughput:
     encoder_seconds: float
     """The seconds that the same round spent in the token encoder (the character CNN)."""
     lstm_gflops: float
-    """1e9 additions and multiplications per second in the LSTM layers; boundaries count, padding does not."""
+    """The LSTM layers' speed in 1e9 operations per second; boundaries count, padding does not."""
 
     @property
     def seconds(self) -> float:
