@@ -1,4 +1,4 @@
-"""Reader of SQuAD's questions, and writer of predictions for its official script."""
+"""Reads SQuAD's questions, and writes predictions for its official script."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ from elmo_lab.tasks.readers import json_records, text_field, text_output
 
 Tokenize = Callable[[str], list[str]]
 MOST_PASSAGES = 1000
-"""Tokenised passages that are kept for the next rows."""
+"""The most tokenised passages that are kept for the next rows."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,12 @@ class Passage:
     text: str
     tokens: tuple[str, ...]
     offsets: tuple[Span, ...]
-    """The first character of every token, and the one after its last."""
+    """The place of every token in the text: its first character, and the one after its last."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer, and the shortest span of tokens that covers it, both ends included; None if the passage lacks it."""
+    """An answer, and the first and last token of the shortest span that covers it; None if the passage lacks it."""
 
     text: str
     first: int | None
@@ -44,15 +44,15 @@ class Question:
     tokens: tuple[str, ...]
     passage: Passage
     answers: tuple[Answer, ...]
-    """In file order, possibly repeated; none if the file has none."""
+    """The answers in file order, possibly repeated; empty if the file has none."""
 
 
 def read_squad(path: Path, tokenize: Tokenize, unanswerable: bool = False) -> list[Question]:
-    """The questions of a SQuAD file, or of JSON lines as the Hub has them; `tokenize` may drop only whitespace.
+    """Reads the questions of a SQuAD file, or of the Hub's JSON lines; `tokenize` may drop only whitespace.
 
-    Numbers may be ids. An answer that is not at its `answer_start` gets the nearest place where the passage has it; one
-    that the passage lacks is only scored, as the official script does. Both are counted in a warning, and so are
-    questions without an answer (SQuAD 2.0), which are left out unless `unanswerable`. Raises InputError if two
+    An id may be a number. An answer that is not at its `answer_start` gets the nearest place where the passage has it.
+    An answer that the passage lacks is scored, as in the official script, but not learned. A warning counts both, and
+    questions without an answer (SQuAD 2.0), which are left out unless `unanswerable` is set. Raises InputError if two
     different questions have the same id.
     """
     irregular = IrregularPlaces(path)
@@ -73,7 +73,8 @@ def read_squad(path: Path, tokenize: Tokenize, unanswerable: bool = False) -> li
             else:
                 raise InputError(f"{path}: two questions have the id {found.id!r}; give each its own")
     listed = list(questions.values())
-    if any(question.answers for question in listed) and not unanswerable:  # else it is a file to predict for
+    # A file without any answer is read for prediction, so it keeps all its questions.
+    if any(question.answers for question in listed) and not unanswerable:
         for question in listed:
             if not question.answers:
                 irregular.note("a question without an answer (SQuAD 2.0), left out", f"question {question.id!r}")
@@ -90,7 +91,7 @@ def write_squad(path: Path, answers: Mapping[str, str], overwrite: bool = False)
 
 
 def passage_of(text: str, tokenize: Tokenize, place: str = "the passage") -> Passage:
-    """A passage with its tokens and their offsets."""
+    """Makes a passage with its tokens and their offsets. Raises InputError if they do not follow the text in order."""
     tokens = tokenize(text)
     spans = token_offsets(text, tokens)
     if spans is None:
@@ -101,13 +102,13 @@ def passage_of(text: str, tokenize: Tokenize, place: str = "the passage") -> Pas
 
 
 def covering_tokens(spans: Iterable[Span], begin: int, end: int) -> tuple[int, int] | None:
-    """The first and last token with a character from `begin` to `end` (exclusive); None if there is none."""
+    """Returns the first and last token with a character from `begin` to `end` (exclusive), or None if there is none."""
     inside = [token for token, (first, after) in enumerate(spans) if first < end and after > begin]
     return (inside[0], inside[-1]) if inside else None
 
 
 def _rows(record: dict[str, Any], path: Path, line: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The questions of a whole file, or that of a row, each with its passage."""
+    """Yields the questions of a record, which is a whole file or a row, each with its passage."""
     place = f"{path}: line {line}"
     if "data" in record:
         for article in _items(record, "data", str(path)):
@@ -119,7 +120,7 @@ def _rows(record: dict[str, Any], path: Path, line: int) -> Iterator[tuple[str, 
         context = text_field(record, "context", place)
         for row in _items(record, "qas", place) if "qas" in record else [record]:
             yield context, row
-    elif "header" not in record:  # MRQA's first line
+    elif "header" not in record:  # the first line of MRQA's files is a header
         raise InputError(
             f"{place} has {', '.join(map(repr, list(record)[:5]))}; SQuAD 1.1 is expected (data, paragraphs, qas,"
             " answers), or JSON lines of id, context, question and answers"
@@ -137,14 +138,14 @@ def _question(
     place = f"{path}: question {str(name)!r}"
     text = text_field(record, "question", place)
     given = record.get("answers") or []
-    if isinstance(given, dict):  # the Hub's: a list of texts, and one of their starts
+    if isinstance(given, dict):  # the Hub has a list of texts and one of their starts
         texts, starts = given.get("text"), given.get("answer_start")
         if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
             raise InputError(
                 f"{place}: 'answers' is {str(given)[:40]!r}; as many 'text' as 'answer_start' are expected"
             )
         given = [{"text": each, "answer_start": start} for each, start in zip(texts, starts, strict=True)]
-    elif isinstance(given, list) and all(isinstance(each, str) for each in given):  # MRQA's
+    elif isinstance(given, list) and all(isinstance(each, str) for each in given):  # MRQA has only texts
         given = [{"text": each} for each in given]
     answers = [] if record.get("is_impossible") else _items({"answers": given}, "answers", place)
     found = (_answer(answer, passage, place, str(name), irregular) for answer in answers)
@@ -154,7 +155,7 @@ def _question(
 def _answer(
     record: dict[str, Any], passage: Passage, place: str, name: str, irregular: IrregularPlaces
 ) -> Answer | None:
-    """The answer at its place; None for one without a text."""
+    """Returns the answer with its place, or None if it has no text."""
     text, begin = text_field(record, "text", place), record.get("answer_start")
     question = f"question {name!r}"
     if not text.strip():
@@ -173,7 +174,7 @@ def _answer(
 
 
 def _nearest(passage: str, text: str, begin: int) -> int | None:
-    """The place of the text in the passage that is nearest to `begin`; None if there is none."""
+    """Returns the place of the text in the passage that is nearest to `begin`, or None if there is none."""
     begin = max(0, min(begin, len(passage)))
     places = passage.rfind(text, 0, begin + len(text)), passage.find(text, begin)
     return min((place for place in places if place >= 0), key=lambda place: abs(place - begin), default=None)

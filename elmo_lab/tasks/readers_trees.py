@@ -1,6 +1,6 @@
-"""Reader and writer of sentiment trees in the Stanford Sentiment Treebank's format: `(3 (2 Good) (2 film))`.
+"""Reads and writes sentiment trees in the format of the Stanford Sentiment Treebank: `(3 (2 Good) (2 film))`.
 
-It also reads the Hub's JSON lines of sentences with a label.
+The Hub's JSON lines of labelled sentences are read, too.
 """
 
 import math
@@ -18,7 +18,7 @@ from elmo.text.records import BLANK
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo_lab.tasks.readers import json_records, text_field, text_output, with_noun
 
-BRACKETS = {"(": "-LRB-", ")": "-RRB-"}  # the Penn Treebank's escapes
+BRACKETS = {"(": "-LRB-", ")": "-RRB-"}  # the Penn Treebank escapes brackets
 TREE_PART = re.compile(
     r"\([ \t]*(?P<label>\d{1,9})(?=[ \t()])(?:[ \t]+(?P<word>[^ \t()]+)[ \t]*\))?|(?P<close>\))|[^ \t()]+|\("
 )
@@ -39,17 +39,17 @@ class Tree:
 
     tokens: tuple[str, ...]
     nodes: tuple[Node, ...]
-    """A phrase comes before its parts; the first is the sentence."""
+    """The phrases of the sentence, itself included, each before its parts."""
     line: int
 
 
 def read_trees(path: Path, labels: int = 5, unlabelled: bool = False) -> list[Tree]:
-    """The trees of a file, one per line, such as `(3 (2 Good) (2 film))`, with labels from 0 to `labels` - 1.
+    """Reads the trees of a file, one per line, such as `(3 (2 Good) (2 film))`, with labels from 0 to `labels` - 1.
 
-    Undoes the Penn Treebank's escapes: -LRB- and -RRB- are brackets, and a slash or star loses its backslash. In a file
-    of JSON lines, with a `text` or `sentence` and a `label`, each sentence is a tree of one node; a label that is a
-    number between 0 and 1 is divided into classes of equal width (Socher et al. 2013). With `unlabelled`, such a
-    sentence may have no label, and then has no node.
+    Undoes the Penn Treebank's escapes: -LRB- and -RRB- become brackets, and a slash or star loses its backslash. In a
+    file of JSON lines, with a `text` or `sentence` and a `label`, each sentence is a tree of one node. A label may be a
+    fraction from 0 to 1, which is divided into classes of equal width (Socher et al. 2013). With `unlabelled`, such a
+    sentence may lack its label; its tree then has no node.
     """
     first = next((line for _, line in numbered_lines(path) if line.strip(BLANK)), "")
     if first.lstrip().startswith(("{", "[")):
@@ -61,7 +61,7 @@ def read_trees(path: Path, labels: int = 5, unlabelled: bool = False) -> list[Tr
 
 
 def write_trees(path: Path, trees: Iterable[Tree | None], overwrite: bool = False) -> None:
-    """Writes trees, one per line; an empty line for None."""
+    """Writes trees, one per line, and an empty line for None."""
     with text_output(path, overwrite) as file:
         file.writelines("\n" if tree is None else f"{_bracketed(tree)}\n" for tree in trees)
 
@@ -82,7 +82,7 @@ def _row(record: dict[str, Any], path: Path, number: int, labels: int, unlabelle
 def _tree(path: Path, number: int, line: str, labels: int) -> Tree:
     tokens: list[str] = []
     nodes: list[Node] = []
-    is_open: list[int] = []  # nodes not yet closed
+    is_open: list[int] = []  # the nodes that are not yet closed
     for part in TREE_PART.finditer(line):
         label, word, close = part["label"], part["word"], part["close"]
         if nodes and not is_open:

@@ -1,10 +1,10 @@
 """Scores of labelled text, in percent, counted like the official scorers.
 
-- spans: precision, recall and F1 over all chunks (conlleval of CoNLL-2000)
-- semantic roles: the same over arguments (srl-eval of CoNLL-2005)
-- SQuAD 1.1: exact match and F1 of words, against the best answer
+- Spans have precision, recall and F1 over all chunks (conlleval of CoNLL-2000).
+- Semantic roles have the same over arguments (srl-eval of CoNLL-2005).
+- SQuAD 1.1 has exact match and F1 of words, against the best answer.
 
-For coreference see `coref_scores.py`.
+`coref_scores.py` has the scores of coreference.
 """
 
 import re
@@ -21,16 +21,16 @@ CONTINUES = "C-"
 VERB = "V"
 
 Argument = tuple[str, tuple[tuple[int, int], ...]]
-"""A role and the pieces of its argument: first token, and the one after the last."""
+"""A role and the pieces of its argument, each as its first token and the one after its last."""
 
 
 Labelled = tuple[Hashable, str]
-"""A thing, such as the place of a span, and its label."""
+"""An item, such as the place of a span, and its label."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Numbers of correct, predicted and gold things; summed over documents."""
+    """The numbers of correct, predicted and gold items, summed over documents."""
 
     right_of_predicted: int | float = 0
     predicted: int | float = 0
@@ -52,38 +52,38 @@ class Counts:
 
     @property
     def recall(self) -> float:
-        """The share of what is to be found that was found, in percent; 0 if there was nothing to find."""
+        """The share of gold items that were predicted, in percent; 0 if there are no gold items."""
         return 100 * self.right_of_gold / self.gold if self.gold else 0.0
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of precision and recall; 0 if both are."""
+        """The harmonic mean of precision and recall; 0 if both are 0."""
         total = self.precision + self.recall
         return 2 * self.precision * self.recall / total if total else 0.0
 
     def named(self, prefix: str = "") -> dict[str, float]:
-        """Precision, recall and F1 by name."""
+        """Returns precision, recall and F1 by name."""
         return {f"{prefix}precision": self.precision, f"{prefix}recall": self.recall, f"{prefix}f1": self.f1}
 
 
 def accuracy(gold: Sequence[Hashable], predicted: Sequence[Hashable]) -> float:
-    """The percentage of known labels (not None) that are predicted; 0 if there are none."""
+    """Returns the percentage of known labels (not None) that are predicted, or 0 if no label is known."""
     right = [ours == theirs for ours, theirs in zip(gold, predicted, strict=True) if ours is not None]
     return 100 * sum(right) / len(right) if right else 0.0
 
 
 def span_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
-    """`precision`, `recall` and `f1` of chunks, given sentences of tags (BIO, IOB1 or IOBES).
+    """Returns `precision`, `recall` and `f1` of chunks, given sentences of tags (BIO, IOB1 or IOBES).
 
-    A chunk is right if its tokens and type are. Tags that break their scheme are read like conlleval does.
+    A chunk is right if its tokens and type are. Tags that break their scheme are read as conlleval reads them.
     """
     return _exact(map(spans, gold), map(spans, predicted)).named()
 
 
 def role_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
-    """`precision`, `recall` and `f1` of arguments, given the BIO tags of each predicate; V is not scored.
+    """Returns `precision`, `recall` and `f1` of arguments, given the BIO tags of each predicate; V is not scored.
 
-    An argument is right if its role and all its pieces are: see `arguments_of`.
+    An argument is right if its role and all its pieces are, as `arguments_of` gives them.
     """
     return _exact(map(scored_arguments, gold), map(scored_arguments, predicted)).named()
 
@@ -91,9 +91,9 @@ def role_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]
 def label_scores(
     gold: Iterable[Iterable[Labelled]], predicted: Iterable[Iterable[Labelled]]
 ) -> dict[str, dict[str, float | int]]:
-    """`precision`, `recall`, `f1` and `support` (how many are gold) of each label, by its name.
+    """Returns `precision`, `recall`, `f1` and `support` (the number of gold items) of each label, by its name.
 
-    Things are right if the gold ones of their example include them with their label.
+    A predicted item is right if it is among the gold items of its example, with the same label.
     """
     total: dict[str, Counts] = {}
     for ours, theirs in zip(map(set, gold), map(set, predicted), strict=True):
@@ -105,9 +105,9 @@ def label_scores(
 
 
 def arguments_of(tags: Iterable[str]) -> list[Argument]:
-    """The arguments of one predicate's tags.
+    """Returns the arguments in the tags of one predicate.
 
-    A chunk C-X continues the last argument X before it; without one it is an argument X itself.
+    A chunk C-X continues the last argument X before it; if there is none, the chunk is an argument X itself.
     """
     found: list[Argument] = []
     latest: dict[str, int] = {}
@@ -122,7 +122,7 @@ def arguments_of(tags: Iterable[str]) -> list[Argument]:
 
 
 def squad_scores(answers: Sequence[Sequence[str]], predicted: Sequence[str]) -> dict[str, float]:
-    """`em` and `f1`: means over questions, each scored by its best answer; each has at least one."""
+    """Returns the means of `em` and `f1` over questions, each scored by its best answer; each has at least one."""
     pairs = list(zip(answers, predicted, strict=True))
     count = max(1, len(pairs))
     exact = sum(any(normalize_answer(text) == normalize_answer(answer) for answer in golds) for golds, text in pairs)
@@ -131,24 +131,24 @@ def squad_scores(answers: Sequence[Sequence[str]], predicted: Sequence[str]) -> 
 
 
 def normalize_answer(text: str) -> str:
-    """Lower case, without (ASCII) punctuation, articles and superfluous whitespace (Rajpurkar et al. 2016)."""
+    """Lower-cases a text and removes (ASCII) punctuation, articles and extra whitespace (Rajpurkar et al. 2016)."""
     return " ".join(ARTICLES.sub(" ", text.lower().translate(NO_PUNCTUATION)).split())
 
 
 def word_f1(answer: str, text: str) -> float:
-    """F1, from 0 to 1, of the words that two normalised texts share, counting repetitions."""
+    """Returns F1, from 0 to 1, of the words that two texts share when normalised, repetitions included."""
     gold, predicted = normalize_answer(answer).split(), normalize_answer(text).split()
     common = (Counter(gold) & Counter(predicted)).total()
     return 2 * common / (len(gold) + len(predicted)) if common else 0.0
 
 
 def scored_arguments(tags: Iterable[str]) -> list[Argument]:
-    """The arguments without the predicate itself."""
+    """Returns the arguments, without the predicate itself."""
     return [argument for argument in arguments_of(tags) if argument[0] != VERB]
 
 
 def _exact(gold: Iterable[Iterable[Hashable]], predicted: Iterable[Iterable[Hashable]]) -> Counts:
-    """Counts things that are right if the gold ones of their sentence include them."""
+    """Counts items. A predicted item is right if it is among the gold items of its sentence."""
     total = Counts()
     for ours, theirs in zip(map(set, gold), map(set, predicted), strict=True):
         right = len(ours & theirs)

@@ -1,11 +1,10 @@
 """Entailment between two sentences: the enhanced sequential inference model, ESIM (Chen et al. 2017, sec. 3).
 
-For SNLI (Bowman et al. 2015), as the ELMo paper uses it (supplement A.3).
+The task is SNLI (Bowman et al. 2015), with the network of the ELMo paper (supplement A.3).
 
-A biLSTM encodes both sentences; attention aligns every token with the other sentence;
-each token is compared with its alignment, `[a; a~; a - a~; a * a~]`, projected, read by a second biLSTM, and pooled by
-mean and maximum over each sentence. ELMo at the output is concatenated to the first biLSTM's vectors, before the
-attention.
+A biLSTM encodes both sentences, and attention aligns every token with the other sentence. Each token is compared with
+its alignment, `[a; a~; a - a~; a * a~]`, and projected. A second biLSTM reads the result, which is pooled by mean and
+maximum over each sentence. ELMo at the output is concatenated to the first biLSTM's vectors, before the attention.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,15 +34,16 @@ NAME = "snli"
 
 @dataclass(frozen=True)
 class SnliConfig:
-    """Sizes and dropouts; the defaults are the paper's (A.3)."""
+    """The network's settings; the defaults are the paper's (A.3)."""
 
     hidden_dim: int = 300
-    """Size of both LSTMs per direction, of the projection between them and of the output network."""
+    """The size of both LSTMs per direction, of the projection between them, and of the output network."""
     dropout: float = 0.5
-    """Variational on the input of both LSTMs, plain before the output network's two layers."""
+    """The variational dropout on the input of both LSTMs, and the plain one before both layers of the output
+    network."""
     attention_dropout: float = 0.0
-    """Plain, on `[a; a~; a - a~; a * a~]`: after the attention, before the projection. 0.5 in the paper's network with
-    ELMo, none in its baseline."""
+    """The plain dropout on `[a; a~; a - a~; a * a~]`, after the attention and before the projection. The paper has 0.5
+    in its network with ELMo, and none in its baseline."""
 
     def __post_init__(self) -> None:
         check_range(self, ("hidden_dim",), 1, where="model.")
@@ -52,16 +52,16 @@ class SnliConfig:
 
 @dataclass(frozen=True)
 class SnliExample:
-    """Two sentences, and what the first, if true, says about the second."""
+    """Two sentences, and whether the first entails the second, contradicts it, or neither."""
 
     premise: tuple[str, ...]
     hypothesis: tuple[str, ...]
     label: str | None = None
-    """One of SNLI's three; None if unknown."""
+    """One of SNLI's three labels; None if it is unknown."""
     texts: tuple[str, str] | None = None
-    """Both sentences, untokenised."""
+    """Both sentences before tokenisation."""
     line: int = 0
-    """The line in the file."""
+    """The line of the pair in the file."""
 
 
 @dataclass(frozen=True)
@@ -73,23 +73,24 @@ class SnliLabels:
 
 @dataclass(frozen=True)
 class SnliPrediction:
-    """What the premise says about the hypothesis."""
+    """The likeliest class of a pair."""
 
     label: str
     probabilities: tuple[float, ...]
-    """One probability for each of `SNLI_LABELS`, in their order."""
+    """The probability of each class, in the order of `SNLI_LABELS`."""
 
 
 def read(path: Path) -> list[SnliExample]:
-    """The pairs of a file of SNLI's JSON lines, tokenised by spaCy's rules for English.
+    """Reads the pairs of a file of SNLI's JSON lines, and tokenises them by spaCy's rules for English.
 
-    Pairs with the gold_label "-" (no agreement among annotators) are omitted: neither trained on nor scored.
+    Pairs with the gold_label "-" (no agreement among annotators) are omitted, as they can be neither learned from nor
+    scored.
     """
     return _examples(read_snli(path))
 
 
 def read_all(path: Path) -> list[SnliExample]:
-    """Like `read`, but with pairs without a label."""
+    """Reads like `read`, but keeps pairs without a label."""
     return _examples(read_snli(path, undecided=True))
 
 
@@ -104,7 +105,7 @@ def _example(pair: Pair, tokens: Callable[[str], list[str]]) -> SnliExample:
 
 
 def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[SnliExample]:
-    """The pair of a line: a premise, a tab and a hypothesis."""
+    """Makes the pair of a line, which is a premise, a tab and a hypothesis."""
     if len(parts) != 2:
         raise InputError(f"{len(parts)} tab-separated texts; premise, tab, hypothesis is expected")
     premise, hypothesis = parts
@@ -112,12 +113,12 @@ def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[S
 
 
 def sentences(example: SnliExample) -> list[list[str]]:
-    """Premise and hypothesis."""
+    """Returns the premise and the hypothesis."""
     return [list(example.premise), list(example.hypothesis)]
 
 
 def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> SnliExample:
-    """A premise and a hypothesis."""
+    """Makes an unlabelled pair of a premise and a hypothesis."""
     check_tokens(sentences)
     if len(sentences) != 2:
         raise InputError(f"{len(sentences)} tab-separated sentences; premise, tab, hypothesis is expected")
@@ -126,7 +127,7 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> SnliExample
 
 
 def labels_of(examples: Sequence[SnliExample]) -> SnliLabels:
-    """The three classes, whichever the examples have."""
+    """Returns the three classes, whichever the examples have."""
     return SnliLabels()
 
 
@@ -141,7 +142,7 @@ def check(examples: Sequence[SnliExample], labels: SnliLabels, path: Path) -> No
 
 
 class SnliModel(nn.Module):
-    """ESIM in its sequential form (without trees)."""
+    """The network: ESIM in its sequential form (without trees)."""
 
     def __init__(self, config: SnliConfig, inputs: Inputs, labels: SnliLabels) -> None:
         super().__init__()
@@ -158,7 +159,7 @@ class SnliModel(nn.Module):
         )
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "B K"]:
-        """The scores of the K classes of B pairs, whose sentences alternate in the 2 B rows of `tokens`."""
+        """Returns the scores of the K classes of B pairs, whose sentences alternate in the 2 B rows of `tokens`."""
         vectors, output = self.inputs(tokens)
         encoded = self.encoder(vectors, tokens.lengths)
         if output is not None:
@@ -171,18 +172,18 @@ class SnliModel(nn.Module):
         return self.head(pools.unflatten(0, (-1, 2)).flatten(1))
 
     def loss(self, tokens: Tokens, examples: Sequence[SnliExample]) -> Float[Tensor, ""]:
-        """The mean cross-entropy."""
+        """Returns the mean cross-entropy."""
         assert all(example.label in SNLI_LABELS for example in examples), "training needs the label of every pair"
         targets = [SNLI_LABELS.index(example.label or "") for example in examples]
         return functional.cross_entropy(self(tokens), torch.tensor(targets, device=tokens.lengths.device))
 
     def decode(self, tokens: Tokens, examples: Sequence[SnliExample]) -> list[SnliPrediction]:
-        """The likeliest class of every pair."""
+        """Predicts the likeliest class of every pair."""
         return [_prediction(row) for row in torch.softmax(self(tokens), dim=1).tolist()]
 
 
 def align(encoded: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T I"]:
-    """For every token, the mean of the other sentence's vectors, weighted by attention (eq. 11-13).
+    """Returns, for every token, the mean of the other sentence's vectors, weighted by attention (eq. 11-13).
 
     The sentences of a pair are in consecutive rows.
     """
@@ -201,7 +202,7 @@ def _prediction(probabilities: Sequence[float]) -> SnliPrediction:
 
 
 def score(examples: Sequence[SnliExample], predictions: Sequence[SnliPrediction]) -> dict[str, float]:
-    """The percentage of labelled pairs whose class is predicted."""
+    """Returns the percentage of labelled pairs whose class is predicted."""
     gold, found = [example.label for example in examples], [prediction.label for prediction in predictions]
     return {"accuracy": accuracy(gold, found)}
 
@@ -209,19 +210,19 @@ def score(examples: Sequence[SnliExample], predictions: Sequence[SnliPrediction]
 def by_label(
     examples: Sequence[SnliExample], predictions: Sequence[SnliPrediction]
 ) -> dict[str, dict[str, float | int]]:
-    """Precision, recall, F1 and support of each class, over labelled pairs."""
+    """Returns precision, recall, F1 and support of each class, over labelled pairs."""
     pairs = [(each.label, found.label) for each, found in zip(examples, predictions, strict=True) if each.label]
     return label_scores([[("", gold)] for gold, _ in pairs], [[("", label)] for _, label in pairs])
 
 
 def combine(members: Sequence[Sequence[SnliPrediction]]) -> list[SnliPrediction]:
-    """The mean of the members' probabilities."""
+    """Predicts the likeliest class by the mean of the members' probabilities."""
     means = mean_probabilities([[prediction.probabilities for prediction in member] for member in members])
     return [_prediction(mean) for mean in means]
 
 
 def record(example: SnliExample, prediction: SnliPrediction) -> dict[str, Any]:
-    """A prediction as a JSON object of SNLI's keys, and `probabilities`."""
+    """Returns a prediction as a JSON object with SNLI's keys and `probabilities`."""
     premise, hypothesis = example.texts or (" ".join(example.premise), " ".join(example.hypothesis))
     known = dict(zip(SNLI_LABELS, prediction.probabilities, strict=False))
     return as_record(Pair(premise, hypothesis, prediction.label, example.line)) | {"probabilities": known}
@@ -230,7 +231,7 @@ def record(example: SnliExample, prediction: SnliPrediction) -> dict[str, Any]:
 def write(path: Path, examples: Sequence[SnliExample | None], predictions: Sequence[Any]) -> None:
     """Writes SNLI's JSON lines with the predictions as gold_label, and the probability of every class.
 
-    An example that is None is an empty line.
+    An example that is None becomes an empty line.
     """
     write_predictions(path, examples, predictions, record)
 

@@ -1,4 +1,4 @@
-"""A task's biLM: frozen, with a layer cache, or trained with the task."""
+"""The biLM of a task, which is frozen, with a layer cache, or trained with the task."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,7 +19,7 @@ Progress = Callable[[int, int], object]
 
 
 def open_source(config: InputConfig) -> OpenedModel | None:
-    """The biLM of these inputs; None if they have none. Raises the errors of `elmo.formats.load`."""
+    """Opens the biLM of these inputs, or returns None if they have none. Raises the errors of `elmo.formats.load`."""
     if config.elmo == "none":
         return None
     return open_model(config.model)
@@ -28,7 +28,7 @@ def open_source(config: InputConfig) -> OpenedModel | None:
 def make_collator(
     config: InputConfig, words: Sequence[str], source: OpenedModel | None, cache: CacheConfig
 ) -> Collator:
-    """Makes batches for a network with these inputs."""
+    """Makes the collator of a network with these inputs."""
     if source is None:
         return Collator(config, words)
     if config.tuned:
@@ -37,7 +37,7 @@ def make_collator(
 
 
 def layer_cache(source: OpenedModel, config: CacheConfig) -> LayerCache:
-    """The layers of a frozen biLM: from disk, and from the model for new sentences."""
+    """Opens the layer cache of a frozen biLM, which reads layers from disk, or from the model for new sentences."""
     model = source.model
     embedder = Embedder(model.bilm(), text=model.text, vocabulary=model.inputs)
     return open_cache(config, source.sha256, embedder)
@@ -51,7 +51,7 @@ def store_layers(collate: Collator, sentences: Sentences, config: CacheConfig, p
 
 
 def check_same(source: OpenedModel, card: dict[str, Any], folder: Path) -> None:
-    """Raises InputError if a trained task is used with another biLM than in training."""
+    """Raises InputError if a trained task is used with a biLM other than that of its training."""
     if source.sha256 != card["sha256"]:
         raise InputError(
             f"{folder}: was trained with a biLM of sha256 {card['sha256'][:12]} ({card['model']}), but that of"

@@ -1,15 +1,15 @@
 """Answers to questions as spans of a passage: bidirectional attention with self-attention (Clark and Gardner 2017).
 
-Their model of one paragraph (sec. 3 there), which the ELMo paper simplified (supplement A.4), on SQuAD 1.1 (Rajpurkar
-et al. 2016):
+The task is SQuAD 1.1 (Rajpurkar et al. 2016). The network is Clark and Gardner's model of one paragraph (their sec. 3),
+as the ELMo paper simplified it (supplement A.4):
 
-- one bidirectional GRU encodes question and passage; ELMo at the output joins its vectors
-- every token of the passage attends to the question, and the question to the passage (Seo et al. 2017)
-- the passage attends to itself, in a residual block
-- linear layers predict where the answer starts and where it ends; before them, Clark and Gardner have a GRU for its
-  start, and a second one, which reads the first, for its end
+- One bidirectional GRU encodes question and passage; ELMo at the output joins its vectors.
+- Every token of the passage attends to the question, and the question to the passage (Seo et al. 2017).
+- The passage attends to itself, in a residual block.
+- Linear layers predict where the answer starts and where it ends. Before them, Clark and Gardner have a GRU for its
+  start, and a second one, which reads the first, for its end.
 
-If a question has several answers, the loss sums their probabilities (sec. 3.2 there, the summed objective).
+If a question has several answers, the loss sums their probabilities (their sec. 3.2, the summed objective).
 """
 
 import math
@@ -43,19 +43,19 @@ QUESTION_WORDS = ("who", "whom", "whose", "what", "which", "when", "where", "why
 
 @dataclass(frozen=True)
 class SquadConfig:
-    """The network; the defaults are the paper's (A.4)."""
+    """The network's settings; the defaults are the paper's (A.4)."""
 
     hidden_dim: int = 90
-    """Size of every GRU, per direction; the linear layers have twice as many numbers."""
+    """The size of every GRU, per direction; the linear layers have twice as many numbers."""
     answer_encoders: bool = False
     """Whether Clark and Gardner's two GRUs stand before the layers that predict start and end."""
     dropout: float = 0.2
-    """Variational, on the encoder's input and output, on the input and output of the self-attention's GRU, and on what
-    predicts the answer."""
+    """The variational dropout on the input and output of the encoder and of the self-attention's GRU, and on the
+    vectors from which the answer is predicted."""
     max_answer: int = 17
-    """Most tokens of a predicted answer."""
+    """The most tokens of a predicted answer."""
     n_best: int = 20
-    """Number of answers that a prediction lists."""
+    """The most answers that a prediction lists."""
 
     def __post_init__(self) -> None:
         check_range(self, ("hidden_dim", "max_answer", "n_best"), 1, where="model.")
@@ -69,13 +69,13 @@ class SquadExample:
     question: tuple[str, ...]
     passage: Passage
     answers: tuple[Answer, ...] = ()
-    """Empty if unknown; possibly repeated."""
+    """The answers, possibly repeated; empty if they are unknown."""
     id: str = ""
 
 
 @dataclass(frozen=True)
 class SquadLabels:
-    """Empty: every span of a passage can be an answer."""
+    """The labels of the task, which are empty, since every span of a passage can be an answer."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,11 @@ class Candidate:
     """A span of the passage as an answer."""
 
     text: str
-    """As in the passage."""
+    """The text of the span in the passage."""
     first: int
     last: int
     probability: float
-    """The probability to start at `first`, times that to end at `last`."""
+    """The probability that the answer starts at `first`, times the probability that it ends at `last`."""
 
 
 @dataclass(frozen=True)
@@ -99,19 +99,19 @@ class SquadPrediction:
 
 
 class Bounds(NamedTuple):
-    """For every token of the passage, the log-probability that the answer starts, or ends, there."""
+    """The log-probabilities that the answer starts, and that it ends, at each token of the passage."""
 
     first: Float[Tensor, "B T"]
     last: Float[Tensor, "B T"]
 
 
 def read(path: Path) -> list[SquadExample]:
-    """The questions of a SQuAD file, or of the Hub's JSON lines, tokenised by spaCy's rules for English."""
+    """Reads and tokenises the questions of a SQuAD file, or of the Hub's JSON lines, by spaCy's rules for English."""
     return _examples(path)
 
 
 def read_all(path: Path) -> list[SquadExample]:
-    """Like `read`, but with the questions of SQuAD 2.0 that have no answer."""
+    """Reads like `read`, but keeps the questions of SQuAD 2.0 that have no answer."""
     return _examples(path, unanswerable=True)
 
 
@@ -121,9 +121,9 @@ def _examples(path: Path, unanswerable: bool = False) -> list[SquadExample]:
 
 
 def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> SquadExample:
-    """An example from two token lists, question and passage; the passage's text is its tokens joined by spaces.
+    """Makes an example of two token lists, question and passage; the passage's text is its tokens joined by spaces.
 
-    Its line is its id.
+    The id of the example is the number of its line.
     """
     check_tokens(sentences)
     if len(sentences) != 2:
@@ -136,7 +136,7 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> SquadExampl
 
 
 def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[SquadExample]:
-    """The question of a line, a tab and its passage; the line is its id."""
+    """Makes the example of a line, which is a question, a tab and a passage; the id is the number of the line."""
     if len(parts) != 2:
         raise InputError(f"{len(parts)} tab-separated texts; question, tab, passage is expected")
     question, passage = parts
@@ -144,17 +144,17 @@ def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[S
 
 
 def sentences(example: SquadExample) -> list[list[str]]:
-    """Question and passage."""
+    """Returns the question and the passage."""
     return [list(example.question), list(example.passage.tokens)]
 
 
 def labels_of(examples: Sequence[SquadExample]) -> SquadLabels:
-    """Empty."""
+    """Returns the labels, which are empty for all examples."""
     return SquadLabels()
 
 
 def training(examples: Sequence[SquadExample], config: SquadConfig) -> list[SquadExample]:
-    """The questions of which the passage has an answer."""
+    """Returns the questions that have an answer in their passage."""
     return [each for each in examples if any(answer.first is not None for answer in each.answers)]
 
 
@@ -165,13 +165,13 @@ def check(examples: Sequence[SquadExample], labels: SquadLabels, path: Path) -> 
 
 
 class SquadModel(nn.Module):
-    """Inputs -> encoder -> attention to the question -> attention to itself -> first and last token."""
+    """The network, which scores each token of the passage as the first and as the last of the answer."""
 
     def __init__(self, config: SquadConfig, inputs: Inputs, labels: SquadLabels) -> None:
         super().__init__()
         self.config = config
         self.inputs = inputs
-        size = 2 * config.hidden_dim  # of a GRU's output, both directions
+        size = 2 * config.hidden_dim  # a GRU's output has both directions
         self.encoder = BiGru(inputs.dim, config.hidden_dim, dropout=config.dropout)
         self.dropout = VariationalDropout(config.dropout)
         self.attention = BiAttention(size + inputs.output_dim)
@@ -185,7 +185,7 @@ class SquadModel(nn.Module):
         self.last_score = nn.Linear(size, 1)
 
     def forward(self, tokens: Tokens) -> Bounds:
-        """The bounds of the answers to B questions; questions and passages alternate in the 2 B rows of `tokens`."""
+        """Returns the bounds of B answers; questions and passages alternate in the 2 B rows of `tokens`."""
         question, passage = (tokens.rows(range(first, len(tokens.lengths), 2)) for first in (0, 1))
         mask, lengths = passage.mask, passage.lengths
         vectors = self.attention(self._encoded(passage), self._encoded(question), mask, question.mask)
@@ -201,7 +201,7 @@ class SquadModel(nn.Module):
         return Bounds(*(_log_softmax(each.squeeze(-1), mask) for each in scores))
 
     def loss(self, tokens: Tokens, examples: Sequence[SquadExample]) -> Float[Tensor, ""]:
-        """The negative log-likelihood of the answers' first tokens plus that of their last, per question."""
+        """Returns the mean over questions of the negative log-likelihood of the answers' first and last tokens."""
         bounds = self(tokens)
         gold = torch.zeros(2, *bounds.first.shape, dtype=torch.bool)
         for row, example in enumerate(examples):
@@ -213,7 +213,7 @@ class SquadModel(nn.Module):
         return -found.sum(dim=0).mean()
 
     def decode(self, tokens: Tokens, examples: Sequence[SquadExample]) -> list[SquadPrediction]:
-        """The best spans of at most `max_answer` tokens; an empty text for an empty passage."""
+        """Predicts the best spans of at most `max_answer` tokens; an empty passage gives an empty text."""
         bounds = self(tokens)
         return [
             _prediction(bounds.first[row], bounds.last[row], example.passage, self.config)
@@ -245,8 +245,9 @@ class Trilinear(nn.Module):
 class BiAttention(nn.Module):
     """Attention of a passage to a question and back (Seo et al. 2017).
 
-    Gives `[p; q~; p * q~; p * p~]` for every token p of the passage. q~ is the question as attended by the token; p~ is
-    the mean of all the passage's tokens, each weighted by its best score with a token of the question.
+    It gives `[p; q~; p * q~; p * p~]` for every token p of the passage. q~ is the mean of the question's tokens,
+    weighted by the attention of p; p~ is the mean of all the passage's tokens, each weighted by its best score with a
+    token of the question.
     """
 
     def __init__(self, dim: int) -> None:
@@ -264,15 +265,17 @@ class BiAttention(nn.Module):
         seen = attend(scores, question, question_mask)
         lowest = torch.finfo(scores.dtype).min
         best = scores.masked_fill(~question_mask[:, None, :], lowest).amax(dim=2)
-        best = best.masked_fill(~question_mask.any(dim=1, keepdim=True), 0.0)  # an empty question weighs all equally
+        # If the question is empty, all tokens of the passage weigh the same.
+        best = best.masked_fill(~question_mask.any(dim=1, keepdim=True), 0.0)
         whole = masked_softmax(best, passage_mask)[:, None, :] @ passage
         return torch.cat([passage, seen, passage * seen, passage * whole], dim=-1)
 
 
 class SelfAttention(nn.Module):
-    """Attention of a passage's tokens to the others, and to nothing: a zero vector with a learned score.
+    """Attention of a passage's tokens to the others, and to a zero vector that has a learned score.
 
-    Gives `[p; p~; p * p~]` for every token p; p~ is the passage as attended by the token.
+    It gives `[p; p~; p * p~]` for every token p; p~ is the mean of the other tokens and the zero vector, weighted
+    by the attention of p.
     """
 
     def __init__(self, dim: int) -> None:
@@ -290,7 +293,7 @@ class SelfAttention(nn.Module):
 
 
 def score(examples: Sequence[SquadExample], predictions: Sequence[SquadPrediction]) -> dict[str, float]:
-    """Exact match and F1 of words, counted like SQuAD's script. Raises InputError if a question has no answer."""
+    """Returns exact match and F1 of words, as SQuAD's script does. Raises InputError if a question has no answer."""
     if (problem := _unanswered(examples)) is not None:
         raise InputError(problem)
     answers = [[answer.text for answer in example.answers] for example in examples]
@@ -300,7 +303,7 @@ def score(examples: Sequence[SquadExample], predictions: Sequence[SquadPredictio
 def by_label(
     examples: Sequence[SquadExample], predictions: Sequence[SquadPrediction]
 ) -> dict[str, dict[str, float | int]]:
-    """Exact match, F1 and support by the question's word: who, what, when ..., or other."""
+    """Returns exact match, F1 and support by the question's word, such as who or when; the last group is other."""
     groups: dict[str, list[tuple[SquadExample, SquadPrediction]]] = {}
     for pair in zip(examples, predictions, strict=True):
         words = (token.lower() for token in pair[0].question)
@@ -312,12 +315,12 @@ def by_label(
 
 
 def combine(members: Sequence[Sequence[SquadPrediction]]) -> list[SquadPrediction]:
-    """Candidates by their mean probability, which is 0 from members that do not list them."""
+    """Ranks candidates by their mean probability, which is 0 from members that do not list them."""
     return [_mean(together) for together in zip(*members, strict=True)]
 
 
 def record(example: SquadExample, prediction: SquadPrediction) -> dict[str, Any]:
-    """A prediction as a JSON object: the answer, its probability, and all candidates."""
+    """Returns a prediction as a JSON object: the answer, its probability, and all candidates."""
     return {
         "id": example.id,
         "question": " ".join(example.question),
@@ -330,7 +333,7 @@ def record(example: SquadExample, prediction: SquadPrediction) -> dict[str, Any]
 def write(path: Path, examples: Sequence[SquadExample | None], predictions: Sequence[Any]) -> None:
     """Writes the predicted text by question id, for SQuAD's script; to `.jsonl`, all candidates of each question.
 
-    Leaves out an example that is None. Raises InputError if two questions have the same id.
+    An example that is None is left out. Raises InputError if two questions have the same id.
     """
     kept = [(example, found) for example, found in zip(examples, predictions, strict=True) if example is not None]
     if suffix_of(path) == ".jsonl":
@@ -343,7 +346,7 @@ def write(path: Path, examples: Sequence[SquadExample | None], predictions: Sequ
 
 
 def _unanswered(examples: Sequence[SquadExample]) -> str | None:
-    """What is wrong with the first question without an answer; None if all have one."""
+    """Describes the problem of the first question without an answer; None if all have one."""
     for example in examples:
         if not example.answers:
             return f"question {example.id!r} has no answers; give a file with answers (SQuAD 1.1)"
@@ -355,13 +358,13 @@ def _log_softmax(scores: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> Flo
 
 
 def _prediction(first: Tensor, last: Tensor, passage: Passage, config: SquadConfig) -> SquadPrediction:
-    """The best spans, from the bounds of one passage with its padding."""
+    """Finds the best spans from the bounds of one passage with its padding."""
     length = len(passage.tokens)
     if not length:
         return SquadPrediction("", ())
     reach = min(config.max_answer, length)
     ends = functional.pad(last[:length], (0, reach - 1), value=-math.inf)
-    spans = first[:length, None] + ends.unfold(0, reach, 1)  # (length, reach): begin, tokens after it
+    spans = first[:length, None] + ends.unfold(0, reach, 1)  # (length, reach): first token, and number after it
     values, places = spans.flatten().topk(min(config.n_best, length))
     found = []
     for value, place in zip(values.exp().tolist(), places.tolist(), strict=True):

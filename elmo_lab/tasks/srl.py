@@ -1,9 +1,10 @@
 """Semantic role labelling: who did what to whom, for a given predicate (He et al. 2017; the paper's supplement A.5).
 
-- input: the token's vectors, and an embedding that marks the predicate
-- encoder: interleaved LSTMs with highways and variational dropout; its matrices, and the output's, begin orthonormal
-- output: a softmax over BIO tags at every token; Viterbi decoding applies the rules of BIO, and no others
-- score: span F1 as in CoNLL-2005; the predicate itself is not scored
+- The input is the token's vectors, and an embedding that marks the predicate.
+- The encoder has interleaved LSTMs with highways and variational dropout. Its matrices, and that of the output, are
+  initialised orthonormal.
+- The output is a softmax over BIO tags at every token. Viterbi decoding applies the rules of BIO, and no others.
+- The score is span F1 as in CoNLL-2005; the predicate itself is not scored.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,21 +35,22 @@ from elmo_lab.tasks.task import Task
 NAME = "srl"
 
 Verbs = Callable[[Sequence[str]], list[int]]
-"""Finds the tokens of a sentence that are predicates."""
+"""A function that finds the tokens of a sentence that are predicates."""
 IGNORED = -100
-"""The tag at padding."""
+"""The number of the tag at padding, which the loss ignores."""
 
 
 @dataclass(frozen=True)
 class SrlConfig:
-    """The network; the defaults are the paper's (A.5)."""
+    """The network's settings; the defaults are the paper's (A.5)."""
 
     n_layers: int = 8
     hidden_size: int = 300
     predicate_dim: int = 100
-    """Size of the embedding that marks the predicate."""
+    """The size of the embedding that marks the predicate."""
     dropout: float = 0.1
-    """Variational, on the states of every layer, for the next token and the next layer; there is no other."""
+    """The variational dropout on the states of every layer, on their way to the next token and to the next layer; the
+    network has no other."""
 
     def __post_init__(self) -> None:
         check_range(self, ("n_layers", "hidden_size", "predicate_dim"), 1, where="model.")
@@ -61,30 +63,30 @@ class SrlExample:
 
     tokens: tuple[str, ...]
     predicate: int | None
-    """The predicate's token; None for a sentence without one."""
+    """The index of the predicate's token; None for a sentence without a predicate."""
     tags: tuple[str, ...] | None = None
-    """BIO; V is the predicate itself."""
+    """The BIO tags, with V for the predicate itself; None if they are unknown."""
     id: str = ""
     lemma: str = ""
     roleset: str = ""
     line: int = 0
-    """The sentence's line, from 1; examples of one sentence share it, and are written as one line."""
+    """The number of the sentence's line, from 1. Examples of one sentence share it, and are written as one line."""
 
 
 def read(path: Path) -> list[SrlExample]:
-    """The predicates of a file of JSON lines; sentences without one give no example."""
+    """Reads the predicates of a file; sentences without a predicate give no example."""
     return [example for example in read_all(path) if example.predicate is not None]
 
 
 def read_all(path: Path) -> list[SrlExample]:
-    """Like `read`, plus one example per sentence without a predicate; also of CoNLL-U, whose verbs are predicates."""
+    """Reads like `read`, but keeps sentences without a predicate. In CoNLL-U, the verbs are the predicates."""
     if suffix_of(path) == ".conllu":
         return _of_conllu(path)
     return [example for sentence in roles.read_roles(path) for example in _examples(sentence)]
 
 
 def _of_conllu(path: Path) -> list[SrlExample]:
-    """An example for every token with the part of speech VERB, or one for a sentence without."""
+    """Makes an example of every token with the part of speech VERB, or one of a sentence that has none."""
     lines = (line for _, line in numbered_lines(path))
     found: list[SrlExample | None] = []
     for number, words in enumerate(read_conllu_columns(lines, (1, 3), path), 1):
@@ -95,14 +97,14 @@ def _of_conllu(path: Path) -> list[SrlExample]:
 
 
 def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[SrlExample]:
-    """The sentences of a line, without predicates; or one sentence, a tab and the index of its predicate's token."""
+    """Makes examples of a line: sentences without predicates, or a sentence, a tab and the index of its predicate."""
     if len(parts) == 2:
         return [unlabelled([tokenizer.tokens(parts[0]), parts[1].split()])]
     return [SrlExample(tuple(tokens), None) for part in parts for tokens in tokenizer.sentences(part)]
 
 
 def with_predicates(examples: Sequence[SrlExample | None], verbs: Verbs) -> list[SrlExample | None]:
-    """The examples; those without a predicate once for each of the tokens that `verbs` finds."""
+    """Replaces each example without a predicate by one for each token that `verbs` finds, if it finds any."""
     found: list[SrlExample | None] = []
     for example in examples:
         places = [] if example is None or example.predicate is not None else verbs(example.tokens)
@@ -120,12 +122,12 @@ def _examples(sentence: roles.Roles) -> list[SrlExample]:
 
 
 def sentences(example: SrlExample) -> list[list[str]]:
-    """The sentence."""
+    """Returns the sentence of an example."""
     return [list(example.tokens)]
 
 
 def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> SrlExample:
-    """An example from a sentence and a second one with the index of its predicate's token, from 0.
+    """Makes an example of a sentence and a second one, which is the index of its predicate's token, from 0.
 
     The example has no line, so that consecutive predicates of one sentence are written together.
     """
@@ -139,13 +141,13 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> SrlExample:
 
 
 def labels_of(examples: Sequence[SrlExample]) -> TagLabels:
-    """O, and both tags of every role in the examples."""
+    """Returns O and both tags, B- and I-, of every role in the examples."""
     roles = {tag[2:] for example in examples for tag in example.tags or () if tag != "O"}
     return TagLabels(bio_tags(roles))
 
 
 def check(examples: Sequence[SrlExample], labels: TagLabels, path: Path) -> None:
-    """Raises InputError if a predicate has no tags; warns of roles that are not in the training data.
+    """Warns of roles that are not in the training data. Raises InputError if a predicate has no tags.
 
     A new reference to a known role, or a new continuation of it (R-, C-), is allowed, though it cannot be predicted:
     the official test sets have a few.
@@ -165,7 +167,7 @@ def _plain(tag: str) -> str:
 
 
 class SrlModel(nn.Module):
-    """Words and the mark of the predicate -> scores of tags."""
+    """The network, which scores the tags of each word of a sentence whose predicate is marked."""
 
     def __init__(self, config: SrlConfig, inputs: Inputs, labels: TagLabels) -> None:
         super().__init__()
@@ -180,14 +182,14 @@ class SrlModel(nn.Module):
         self._rules = bio_transitions(labels.tags)
 
     def forward(self, tokens: Tokens, examples: Sequence[SrlExample]) -> Float[Tensor, "B T K"]:
-        """The scores of all tags (logits)."""
+        """Returns the scores of all tags (logits)."""
         vectors, elmo = self.inputs(tokens)
         marks = self.is_predicate(_marks(tokens, examples))
         states = self.encoder(torch.cat([vectors, marks], dim=-1), tokens.lengths)
         return self.output(states if elmo is None else torch.cat([states, elmo], dim=-1))
 
     def loss(self, tokens: Tokens, examples: Sequence[SrlExample]) -> Float[Tensor, ""]:
-        """The negative log-likelihood of a sentence's tags, averaged over the examples."""
+        """Returns the negative log-likelihood of a sentence's tags, averaged over the examples."""
         logits = self(tokens, examples)
         gold = torch.full(logits.shape[:2], IGNORED)
         for row, example in enumerate(examples):
@@ -198,12 +200,12 @@ class SrlModel(nn.Module):
         return total / max(1, len(examples))
 
     def decode(self, tokens: Tokens, examples: Sequence[SrlExample]) -> list[TagPrediction]:
-        """The best tags of every example."""
+        """Predicts the best tags that BIO allows."""
         rows = viterbi(self(tokens, examples), tokens.mask, self._rules)
         return [TagPrediction(tuple(self.labels.tags[tag] for tag in row)) for row in rows]
 
     def decode_probable(self, tokens: Tokens, examples: Sequence[SrlExample]) -> list[TagPrediction]:
-        """Like `decode`, with the probability of every chunk among the tags that BIO allows."""
+        """Predicts like `decode`, with the probability of every chunk among the tags that BIO allows."""
         logits, names = self(tokens, examples), self.labels.tags
         best = [[names[tag] for tag in row] for row in viterbi(logits, tokens.mask, self._rules)]
         known = span_probabilities(logits, tokens.mask, self._rules, names, best)
@@ -223,13 +225,13 @@ def _marks(tokens: Tokens, examples: Sequence[SrlExample]) -> Int[Tensor, "B T"]
 
 
 def score(examples: Sequence[SrlExample], predictions: Sequence[TagPrediction]) -> dict[str, float]:
-    """Precision, recall and F1 of arguments, in percent; the predicates (V) are not scored."""
+    """Returns precision, recall and F1 of arguments, in percent; the predicates (V) are not scored."""
     gold = [example.tags or () for example in examples]
     return scores.role_scores(gold, [prediction.tags for prediction in predictions])
 
 
 def by_label(examples: Sequence[SrlExample], predictions: Sequence[TagPrediction]) -> dict[str, dict[str, float | int]]:
-    """Precision, recall, F1 and support of each role."""
+    """Returns precision, recall, F1 and support of each role."""
     pairs = ([each.tags or () for each in examples], [each.tags for each in predictions])
     gold, found = (
         [[(pieces, role) for role, pieces in scores.scored_arguments(tags)] for tags in side] for side in pairs
@@ -238,7 +240,7 @@ def by_label(examples: Sequence[SrlExample], predictions: Sequence[TagPrediction
 
 
 def combine(members: Sequence[Sequence[TagPrediction]]) -> list[TagPrediction]:
-    """The tags that most members chose, among sequences that BIO allows; ties go to the first member."""
+    """Chooses the tags of most members, among sequences that BIO allows; ties go to the first member."""
     return [_voted(votes) for votes in zip(*members, strict=True)]
 
 
@@ -262,7 +264,7 @@ def _vote(votes: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 def write(path: Path, examples: Sequence[SrlExample | None], predictions: Sequence[Any]) -> None:
     """Writes JSON lines, one per sentence, with the predicted tags and the probabilities of their chunks.
 
-    An example that is None is an empty line.
+    An example that is None becomes an empty line.
     """
     each = zip(examples, predictions, strict=True)
     groups = groupby(each, key=lambda pair: None if pair[0] is None else (pair[0].line, pair[0].id, pair[0].tokens))
@@ -270,14 +272,14 @@ def write(path: Path, examples: Sequence[SrlExample | None], predictions: Sequen
 
 
 def record(example: SrlExample, prediction: TagPrediction) -> dict[str, Any]:
-    """A prediction as a JSON object: the sentence and its predicate, with the arguments."""
+    """Returns a prediction as a JSON object: the sentence and its predicate, with the arguments."""
     found = _record((example.line, example.id, example.tokens), [(example, prediction)])
     assert found is not None
     return found
 
 
 def _record(key: Any, pairs: Sequence[tuple[Any, TagPrediction]]) -> dict[str, Any] | None:
-    """The sentence of these predicates; None for an empty line."""
+    """Returns the JSON object of a sentence with these predicates, or None for an empty line."""
     if key is None:
         return None
     line, name, tokens = key
@@ -290,7 +292,7 @@ def _record(key: Any, pairs: Sequence[tuple[Any, TagPrediction]]) -> dict[str, A
 
 
 def _roles(example: SrlExample, prediction: TagPrediction) -> list[roles.Predicate]:
-    """One predicate, or none for a sentence without."""
+    """Returns the predicate of an example in a list, which is empty if the sentence has none."""
     if example.predicate is None:
         return []
     return [roles.Predicate(example.predicate, prediction.tags, example.lemma, example.roleset)]

@@ -1,10 +1,10 @@
 """Sentiment in five classes: the biattentive classification network (McCann et al. 2017, sec. 5).
 
-For the Stanford Sentiment Treebank (Socher et al. 2013), as the ELMo paper uses it (supplement A.8).
+The task is the Stanford Sentiment Treebank (Socher et al. 2013), with the network of the ELMo paper (supplement A.8).
 
-A feed-forward layer, a biLSTM encoder, self-attention over the sentence, a biLSTM that integrates both, four pools
-(maximum, minimum, mean, self-attentive), and an output network of two rectified layers, where McCann et al. have maxout
-layers with batch normalisation. ELMo at the output is read by a second biLSTM, and joins the encoder's vectors.
+The network has a feed-forward layer, a biLSTM encoder, self-attention over the sentence, a biLSTM that integrates both,
+four pools (maximum, minimum, mean, self-attentive), and an output network of two rectified layers, where McCann et al.
+have maxout layers with batch normalisation. A second biLSTM reads ELMo at the output and joins the encoder's vectors.
 """
 
 from collections.abc import Sequence
@@ -42,27 +42,27 @@ from elmo_lab.tasks.task import Task
 
 NAME = "sst5"
 CLASSES = ("very negative", "negative", "neutral", "positive", "very positive")
-"""The meaning of the labels in trees."""
+"""The names of the labels in trees, from 0 to 4."""
 NEUTRAL = 2
 
 
 @dataclass(frozen=True)
 class Sst5Config:
-    """Sizes and dropouts. `hidden_dim`, `output_encoder` and `phrase_tokens` are the paper's (A.8), which names no
-    dropouts."""
+    """The network's settings. The defaults of `hidden_dim`, `output_encoder` and `phrase_tokens` are the paper's (A.8),
+    which names no dropouts."""
 
     hidden_dim: int = 300
-    """Size of the feed-forward layer and of every LSTM per direction (H); the output network has 4 H and 2 H."""
+    """The size of the feed-forward layer and of every LSTM per direction (H); the output network has 4 H and 2 H."""
     output_encoder: bool = True
-    """Whether ELMo at the output is read by a second biLSTM; otherwise it joins the encoder's vectors as it is."""
+    """Whether a second biLSTM reads ELMo at the output; otherwise ELMo joins the encoder's vectors unchanged."""
     feed_forward_dropout: float = 0.25
     integrator_dropout: float = 0.1
-    """Before and after the integrator."""
+    """The dropout of the integrator's input and output."""
     head_dropout: tuple[float, float] = (0.2, 0.3)
-    """After the first and the second layer of the output network."""
+    """The dropouts after the first and the second layer of the output network."""
     phrase_tokens: int = 4
-    """Phrases of at least this many tokens are separate training examples; 0: none. A phrase is read alone, so its ELMo
-    vectors know nothing of its sentence."""
+    """The fewest tokens of a phrase that is a separate training example; with 0, no phrase is. A phrase is read alone,
+    so its ELMo vectors know nothing of its sentence."""
 
     def __post_init__(self) -> None:
         check_range(self, ("hidden_dim",), 1, where="model.")
@@ -72,13 +72,13 @@ class Sst5Config:
 
 @dataclass(frozen=True)
 class Sst5Example:
-    """A sentence, its sentiment and that of its phrases."""
+    """A sentence with its sentiment and that of its phrases."""
 
     tokens: tuple[str, ...]
     label: int | None = None
-    """The class, from 0 (very negative) to 4; None if unknown."""
+    """The class, from 0 (very negative) to 4 (very positive); None if it is unknown."""
     phrases: tuple[Node, ...] = ()
-    """The labelled nodes of its tree, the sentence first; none for text without a tree."""
+    """The labelled nodes of the sentence's tree, itself first; empty for text without a tree."""
 
 
 @dataclass(frozen=True)
@@ -94,16 +94,16 @@ class Sst5Prediction:
 
     label: int
     probabilities: tuple[float, ...]
-    """One per class."""
+    """The probability of each class."""
 
 
 def read(path: Path) -> list[Sst5Example]:
-    """The trees of a file such as the treebank's `train.txt`, one per line. Raises InputError for a broken tree."""
+    """Reads the trees of a file such as the treebank's `train.txt`. Raises InputError for a broken tree."""
     return [Sst5Example(tree.tokens, tree.nodes[0].label, tree.nodes) for tree in read_trees(path, len(CLASSES))]
 
 
 def read_all(path: Path) -> list[Sst5Example]:
-    """Like `read`, but sentences need no label: also JSON lines without one."""
+    """Reads like `read`, but sentences in JSON lines need no label."""
     return [
         Sst5Example(tree.tokens, tree.nodes[0].label if tree.nodes else None, tree.nodes)
         for tree in read_trees(path, len(CLASSES), unlabelled=True)
@@ -111,17 +111,17 @@ def read_all(path: Path) -> list[Sst5Example]:
 
 
 def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[Sst5Example]:
-    """The sentence, or the whole text, of a line."""
+    """Makes one example of the whole text of a line."""
     return [Sst5Example(tuple(tokenizer.tokens(" ".join(parts))))]
 
 
 def sentences(example: Sst5Example) -> list[list[str]]:
-    """The sentence."""
+    """Returns the sentence of an example."""
     return [list(example.tokens)]
 
 
 def training(examples: Sequence[Sst5Example], config: Sst5Config) -> list[Sst5Example]:
-    """The sentences and, if configured, their phrases."""
+    """Returns the sentences and their phrases of at least `phrase_tokens` tokens."""
     return [each for example in examples for each in (example, *_phrases(example, config.phrase_tokens))]
 
 
@@ -131,7 +131,7 @@ def _phrases(example: Sst5Example, at_least: int) -> list[Sst5Example]:
 
 
 def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Sst5Example:
-    """An unlabelled example of one sentence."""
+    """Makes an unlabelled example of one sentence."""
     check_tokens(sentences)
     if len(sentences) != 1:
         raise InputError(f"{len(sentences)} tab-separated sentences; an example of {NAME} is one sentence")
@@ -139,12 +139,12 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Sst5Example
 
 
 def labels_of(examples: Sequence[Sst5Example]) -> Sst5Labels:
-    """The five classes, whichever the examples have."""
+    """Returns the five classes, whichever the examples have."""
     return Sst5Labels()
 
 
 class Sst5Model(nn.Module):
-    """The biattentive classification network."""
+    """The network: biattentive classification."""
 
     def __init__(self, config: Sst5Config, inputs: Inputs, labels: Sst5Labels) -> None:
         super().__init__()
@@ -162,7 +162,7 @@ class Sst5Model(nn.Module):
     def forward(
         self, vectors: Float[Tensor, "B T I"], output: Float[Tensor, "B T D"] | None, lengths: Int[Tensor, " B"]
     ) -> Float[Tensor, "B K"]:
-        """The scores of the K classes."""
+        """Returns the scores of the K classes."""
         mask = tokens_mask(lengths, vectors.shape[1])
         encoded = self.encoder(self.feed_forward(vectors), lengths)
         if output is not None:
@@ -177,7 +177,7 @@ class Sst5Model(nn.Module):
         return self.head(torch.cat([*pools, self_attentive], dim=1))
 
     def loss(self, tokens: Tokens, examples: Sequence[Sst5Example]) -> Float[Tensor, ""]:
-        """The mean cross-entropy."""
+        """Returns the mean cross-entropy."""
         labels = [example.label for example in examples]
         assert None not in labels, "training needs the label of every sentence"
         vectors, output = self.inputs(tokens)
@@ -185,7 +185,7 @@ class Sst5Model(nn.Module):
         return functional.cross_entropy(scores, torch.tensor(labels, device=scores.device))
 
     def decode(self, tokens: Tokens, examples: Sequence[Sst5Example]) -> list[Sst5Prediction]:
-        """The likeliest class of every sentence."""
+        """Predicts the likeliest class of every sentence."""
         vectors, output = self.inputs(tokens)
         rows = torch.softmax(self(vectors, output, tokens.lengths), dim=1).tolist()
         return [_prediction(row) for row in rows]
@@ -205,7 +205,7 @@ def _prediction(probabilities: Sequence[float]) -> Sst5Prediction:
 
 
 def score(examples: Sequence[Sst5Example], predictions: Sequence[Sst5Prediction]) -> dict[str, float]:
-    """The percentage of labelled sentences whose class is predicted."""
+    """Returns the percentage of labelled sentences whose class is predicted."""
     gold, found = [example.label for example in examples], [prediction.label for prediction in predictions]
     return {"accuracy": accuracy(gold, found)}
 
@@ -213,20 +213,20 @@ def score(examples: Sequence[Sst5Example], predictions: Sequence[Sst5Prediction]
 def by_label(
     examples: Sequence[Sst5Example], predictions: Sequence[Sst5Prediction]
 ) -> dict[str, dict[str, float | int]]:
-    """Precision, recall, F1 and support of each class, over labelled sentences."""
+    """Returns precision, recall, F1 and support of each class, over labelled sentences."""
     pairs = [(each.label, found.label) for each, found in zip(examples, predictions, strict=True)]
     known = [(CLASSES[gold], CLASSES[label]) for gold, label in pairs if gold is not None]
     return label_scores([[("", gold)] for gold, _ in known], [[("", label)] for _, label in known])
 
 
 def combine(members: Sequence[Sequence[Sst5Prediction]]) -> list[Sst5Prediction]:
-    """The mean of the members' probabilities."""
+    """Predicts the likeliest class by the mean of the members' probabilities."""
     means = mean_probabilities([[prediction.probabilities for prediction in member] for member in members])
     return [_prediction(mean) for mean in means]
 
 
 def record(example: Sst5Example, prediction: Sst5Prediction) -> dict[str, Any]:
-    """A prediction as a JSON object: the text, its label from 0 to 4, and the probability of every class."""
+    """Returns a prediction as a JSON object: the text, its label from 0 to 4, and the probability of every class."""
     known = dict(zip(CLASSES, prediction.probabilities, strict=False))
     return {"text": " ".join(example.tokens), "label": prediction.label, "probabilities": known}
 
@@ -234,7 +234,7 @@ def record(example: Sst5Example, prediction: Sst5Prediction) -> dict[str, Any]:
 def write(path: Path, examples: Sequence[Sst5Example | None], predictions: Sequence[Any]) -> None:
     """Writes trees with the predictions at their roots; to `.jsonl`, texts with labels and probabilities.
 
-    Text without a tree gets a flat one of neutral words. An example that is None is an empty line.
+    Text without a tree gets a flat tree of neutral words. An example that is None becomes an empty line.
     """
     if suffix_of(path) == ".jsonl":
         write_predictions(path, examples, predictions, record)
@@ -250,7 +250,7 @@ def write(path: Path, examples: Sequence[Sst5Example | None], predictions: Seque
 
 
 def _below(example: Sst5Example) -> tuple[Node, ...]:
-    """The nodes below the root of a sentence's tree."""
+    """Returns the nodes below the root of a sentence's tree, or one neutral node per word if it has no tree."""
     if example.phrases or len(example.tokens) == 1:
         return example.phrases[1:]
     return tuple(Node(place, place + 1, NEUTRAL) for place in range(len(example.tokens)))

@@ -1,4 +1,4 @@
-"""The table of a queue: every arm's scores beside the first one's, as in Table 1 of the paper."""
+"""The table of a queue, which compares every arm's scores with those of the first arm, as in Table 1 of the paper."""
 
 import json
 import statistics
@@ -18,8 +18,8 @@ TABLE = "table"
 def write_tables(queue: Queue, output: Path) -> str:
     """Writes `table.json` and `table.md` of the finished work, and returns the latter.
 
-    Rows of other queues in the folder's table are kept, after this queue's, as long as their runs exist. Rows of the
-    same name are merged: this queue's arms first, then arms that only the other has.
+    Rows of other queues in the folder's table follow those of this queue, as long as their runs exist. Rows of the same
+    name are merged: this queue's arms come first, then those that only the other row has.
     """
     earlier = _earlier(output)
     rows: list[dict[str, Any]] = []
@@ -37,7 +37,7 @@ def write_tables(queue: Queue, output: Path) -> str:
 
 
 def _earlier(output: Path) -> list[dict[str, Any]]:
-    """The rows of the folder's table whose runs exist; none if it is damaged, since it is rewritten."""
+    """Reads the rows of the folder's table whose runs exist. A damaged table counts as empty, since it is rewritten."""
     try:
         rows = json.loads((output / f"{TABLE}.json").read_text(encoding="utf-8"))
         return [row for row in rows if (output / row["row"] / row["arm"]).is_dir()]
@@ -46,7 +46,7 @@ def _earlier(output: Path) -> list[dict[str, Any]]:
 
 
 def _compared(rows: list[dict[str, Any]], first: str) -> list[dict[str, Any]]:
-    """The arms of a row, each with its gain over the first one, if that has a score."""
+    """Adds to each arm of a row its gain over the first arm, if that has a score."""
     baseline = next((row["mean"] for row in rows if row["arm"] == first), None)
     if baseline is None:
         return rows
@@ -58,19 +58,19 @@ def _gains(mean: float, baseline: float) -> dict[str, float | None]:
 
 
 def error_reduction(score: float, baseline: float) -> float | None:
-    """The difference in percent of the baseline's distance to 100, as in the paper's Table 1; None if that is 0."""
+    """Returns the gain in percent of the baseline's distance to 100 (Table 1 of the paper); None if that is 0."""
     return None if baseline >= 100 else 100 * (score - baseline) / (100 - baseline)
 
 
 def signed_percent(number: float | None) -> str:
-    """The number with its sign; empty for None."""
+    """Formats a percentage with its sign; None becomes an empty string."""
     return "" if number is None else f"{number:+.1f} %"
 
 
 def _measured(row: QueueRow, arm: str, output: Path) -> dict[str, Any] | None:
-    """The score of an arm over its finished seeds, from the trial that is best on dev; None if there is none.
+    """Returns the scores of an arm over its finished seeds, from the trial that is best on dev; None if there are none.
 
-    An ensemble may have other seeds, so its members' mean is included.
+    The ensemble may have other seeds, so the mean of its members is included.
     """
     tried = [work for work in first_seeds(row, arm, output) if work.done]
     if not tried:
@@ -108,12 +108,12 @@ def _measured(row: QueueRow, arm: str, output: Path) -> dict[str, Any] | None:
 
 
 def scores_of(result: Mapping[str, Any]) -> dict[str, float]:
-    """The scores on test, or on dev if there is no test."""
+    """Returns the scores on test, or on dev if there are none on test."""
     return result["test" if "test" in result else "dev"]
 
 
 def count_seeds(done: int, wanted: int) -> str:
-    """The number of finished seeds, and of all if some are missing."""
+    """Formats the number of finished seeds, with the number of all seeds if some are not finished."""
     return f"{done} of {wanted}" if done < wanted else str(done)
 
 

@@ -1,4 +1,4 @@
-"""Trained networks that take text: `load`, and the lines of files."""
+"""Trained networks that take text, which `load` opens; `read_text` reads the lines of files for them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,17 +14,17 @@ from elmo_lab.tasks.trained import TrainedTask, check_one_task, example_of, pred
 
 @dataclass(frozen=True)
 class Tagger:
-    """Networks of one task, and the tokenizer of their text: texts -> JSON objects."""
+    """Networks of one task, with the tokenizer of their text. Calling it turns texts into JSON objects."""
 
     members: tuple[TrainedTask, ...]
     tokenizer: Tokenizer
 
     def __call__(self, texts: Sequence[Any]) -> list[dict[str, Any]]:
-        """One object for each text, as `elmo task predict` writes them to `.jsonl`.
+        """Returns one object for each text, as `elmo task predict` writes them to `.jsonl`.
 
         A text is a string, with a tab between its parts if the task has several (premise and hypothesis; question and
         passage; sentence and index of the predicate); a list of tokens; or a list of such lists. A string is one
-        sentence, of `coref` a document. Raises InputError for other parts.
+        sentence, or a document for `coref`. Raises InputError for other parts.
         """
         if isinstance(texts, str):
             raise InputError(f"{texts[:40]!r} is a string; a list of texts is expected: [text]")
@@ -43,15 +43,15 @@ class Tagger:
         return example
 
     def score(self, examples: Sequence[Any]) -> dict[str, float]:
-        """The task's numbers, in percent, on labelled examples, as its module's `read` gives them."""
+        """Returns the task's scores, in percent, on labelled examples, which the `read` of its module gives."""
         return self.members[0].task.score(examples, predict_jointly(self.members, examples))
 
 
 def load(*runs: str | Path, model: str | None = None, vectors: str | None = None, device: str = "cpu") -> Tagger:
-    """The trained network in a folder, or the ensemble of those in several: folders that `elmo task train` wrote.
+    """Loads the network in a folder that `elmo task train` wrote, or an ensemble from several such folders.
 
-    `model` and `vectors` are the biLM and the static vectors, if they have moved since training. Raises InputError if a
-    folder has no trained task, or if they have different tasks.
+    `model` and `vectors` are the paths of the biLM and of the static vectors, if they have moved since training. Raises
+    InputError if a folder has no trained task, or if the networks have different tasks.
     """
     members = tuple(TrainedTask.load(run, model, device=device, vectors=vectors) for run in runs)
     check_one_task(members)
@@ -59,10 +59,10 @@ def load(*runs: str | Path, model: str | None = None, vectors: str | None = None
 
 
 def read_text(task: Task, path: str, tokenizer: Tokenizer | None = None) -> list[Any]:
-    """Unlabelled examples of the lines of a text, None for a blank line; "-" is standard input.
+    """Reads unlabelled examples from the lines of a text, with None for a blank line; "-" is standard input.
 
-    `tokenizer` splits them into sentences and tokens; without one, each line is an example, whose tokens are separated
-    by spaces, its sentences by tabs. Raises InputError, which names the line, for a wrong number of sentences.
+    `tokenizer` splits lines into sentences and tokens. Without one, each line is an example, in which spaces separate
+    tokens and tabs separate sentences. Raises InputError, which names the line, for a wrong number of sentences.
     """
     examples: list[Any] = []
     for number, line in enumerate(read_lines(path), 1):
@@ -81,9 +81,9 @@ def read_text(task: Task, path: str, tokenizer: Tokenizer | None = None) -> list
 
 
 def verbs_of(pipeline: str) -> Callable[[Sequence[str]], list[int]]:
-    """A function that finds the verbs of a sentence by a spaCy pipeline, by its name or folder.
+    """Returns a function that finds the verbs of a sentence with a spaCy pipeline, which has a name or a folder.
 
-    Raises InputError if it cannot be loaded, or tags no parts of speech.
+    Raises InputError if the pipeline cannot be loaded; the function raises it if no parts of speech are tagged.
     """
     try:
         import spacy

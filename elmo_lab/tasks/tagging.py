@@ -1,9 +1,10 @@
-"""Spans as tags: detects BIO, IOB1, IOE and IOBES, normalises them to BIO, and reads spans.
+"""Detects the tag schemes BIO, IOB1, IOE and IOBES, converts tags to BIO, and reads spans from them.
 
-- BIO: `B-` begins every chunk, `I-` continues it
-- IOB1: `I-` also begins a chunk; `B-` only separates it from a neighbour of the same type
-- IOE: `E-` ends a chunk, always (IOE2) or only before a neighbour of the same type (IOE1)
-- IOBES: `E-` ends a chunk of several tokens, `S-` is a chunk of one (BILOU: `L-` and `U-`; BMES: `M-` for `I-`)
+- In BIO, `B-` begins every chunk, and `I-` continues it.
+- In IOB1, `I-` also begins a chunk; `B-` only separates it from a neighbour of the same type.
+- In IOE, `E-` ends a chunk, always (IOE2) or only before a neighbour of the same type (IOE1).
+- In IOBES, `E-` ends a chunk of several tokens, and `S-` is a chunk of one. BILOU has `L-` and `U-` for these; BMES
+  has `M-` for `I-`.
 
 A tag without a type, such as `B`, begins a chunk of the type "".
 """
@@ -15,7 +16,7 @@ from typing import Literal
 
 Scheme = Literal["BIO", "IOB1", "IOE", "IOBES"]
 Span = tuple[int, int, str]
-"""The first token, the one after the last, and the type."""
+"""A chunk as its first token, the one after its last, and its type."""
 
 TAG = re.compile(r"O|[BIESLUMW](-.*)?")
 OTHER_NAMES = {"L": "E", "U": "S", "M": "I", "W": "S"}
@@ -23,7 +24,7 @@ OTHER_NAMES = {"L": "E", "U": "S", "M": "I", "W": "S"}
 
 @dataclass(frozen=True)
 class BioSentences:
-    """Sentences of BIO tags, and the places that break their scheme: sentence, token, problem."""
+    """Sentences of BIO tags, and the places that break the scheme of the file, each as sentence, token and problem."""
 
     scheme: Scheme
     sentences: list[tuple[str, ...]]
@@ -32,10 +33,10 @@ class BioSentences:
 
 @dataclass(frozen=True)
 class TagLabels:
-    """What a network that tags tokens needs from the training data."""
+    """The labels of the training data that a network needs to tag tokens."""
 
     tags: tuple[str, ...]
-    """All BIO tags that it may predict."""
+    """All BIO tags that the network may predict."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class TagPrediction:
 
     tags: tuple[str, ...]
     probabilities: tuple[float, ...] = ()
-    """The probability of each span in the tags, in order; none if they were not asked for."""
+    """The probability of each span in the tags, in order; empty unless probabilities are requested."""
 
 
 BROKEN = {
@@ -59,18 +60,19 @@ def is_tag(tag: str) -> bool:
 
 
 def to_bio(sentences: Sequence[Sequence[str]], scheme: Scheme | None = None) -> BioSentences:
-    """The tags of a file's sentences as BIO; `scheme` is by default what they show together.
+    """Converts the tags of a file's sentences to BIO. The default of `scheme` is detected from all of them.
 
-    A sequence that the scheme does not allow is read as CoNLL's scorer does, a chunk beginning where nothing of its
-    type is open; `broken` has all of these places.
+    A sequence that the scheme does not allow is read as CoNLL's scorer reads it: a chunk begins where no chunk of its
+    type is open. `broken` lists all such places.
     """
     scheme = scheme or scheme_of(sentences)
     return BioSentences(scheme, [convert_to_bio(tags) for tags in sentences], list(_broken(sentences, scheme)))
 
 
 def scheme_of(sentences: Iterable[Sequence[str]]) -> Scheme:
-    """The scheme of a file's tags; BIO if they also fit IOB1."""
-    i_begins, b_parts = False, True  # whether some I begins a chunk; whether every B comes after a chunk of its type
+    """Detects the scheme of a file's tags, which is BIO if they fit both BIO and IOB1."""
+    # Whether some I begins a chunk, and whether every B comes right after a chunk of its type.
+    i_begins, b_parts = False, True
     letters = set[str]()
     for tags in sentences:
         before = "O"
@@ -86,7 +88,7 @@ def scheme_of(sentences: Iterable[Sequence[str]]) -> Scheme:
 
 
 def convert_to_bio(tags: Iterable[str]) -> tuple[str, ...]:
-    """One sentence's tags, of any scheme, as BIO: a chunk begins at B or S, and where none of its type is open."""
+    """Converts a sentence's tags to BIO: a chunk begins at B or S, and where no chunk of its type is open."""
     result, before = list[str](), "O"
     for tag in map(_usual, tags):
         begins = tag[0] in "BS" or before[0] in "OES" or before[1:] != tag[1:]
@@ -96,7 +98,7 @@ def convert_to_bio(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def spans(tags: Iterable[str]) -> list[Span]:
-    """The chunks of one sentence's tags, in any of the schemes, in order, as conlleval reads them."""
+    """Returns the chunks of one sentence's tags in order, as conlleval reads them; the tags may have any scheme."""
     found: list[Span] = []
     for place, tag in enumerate(convert_to_bio(tags)):
         if tag[0] == "B":
@@ -108,7 +110,7 @@ def spans(tags: Iterable[str]) -> list[Span]:
 
 
 def tags_of(chunks: Iterable[Span], length: int) -> tuple[str, ...]:
-    """The BIO tags of a sentence of `length` tokens with these chunks, of which no two overlap."""
+    """Returns the BIO tags of a sentence of `length` tokens with these chunks, of which no two overlap."""
     tags = ["O"] * length
     for begin, end, kind in chunks:
         first, inside = tags_of_type(kind)
@@ -117,12 +119,12 @@ def tags_of(chunks: Iterable[Span], length: int) -> tuple[str, ...]:
 
 
 def tags_of_type(kind: str) -> tuple[str, str]:
-    """Both tags of a type: that of a chunk's first token, and that of the others."""
+    """Returns both tags of a type: that of a chunk's first token, and that of its other tokens."""
     return (f"B-{kind}", f"I-{kind}") if kind else ("B", "I")
 
 
 def _broken(sentences: Iterable[Sequence[str]], scheme: Scheme) -> Iterator[tuple[int, int, str]]:
-    """All violations of a scheme: sentence, token, problem."""
+    """Yields all violations of a scheme, each as sentence, token and problem."""
     for number, tags in enumerate(sentences):
         before = "O"
         for place, tag in enumerate(map(_usual, tags)):
@@ -143,10 +145,10 @@ def _allowed(before: str, tag: str, scheme: Scheme) -> bool:
 
 
 def _usual(tag: str) -> str:
-    """The tag with a letter of BIO or IOBES, and without a type instead of with an empty one."""
+    """Returns a tag with a letter of BIO or IOBES, and without the hyphen if its type is empty."""
     return f"{OTHER_NAMES.get(tag[0], tag[0])}{tag[1:] if len(tag) > 2 else ''}"
 
 
 def bio_tags(kinds: Iterable[str]) -> tuple[str, ...]:
-    """O, and both tags of every kind of span, in alphabetical order."""
+    """Returns O, and both tags of every kind of span, in alphabetical order."""
     return ("O", *(tag for kind in sorted(kinds) for tag in tags_of_type(kind)))

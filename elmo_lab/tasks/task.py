@@ -1,4 +1,4 @@
-"""What a task is. Tasks are found by their names among the entry points of the group `elmo.tasks`."""
+"""Defines what a task is. Tasks are found by their names among the entry points of the group `elmo.tasks`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from elmo_lab import plugins
 from elmo_lab.tasks.inputs import Inputs, Tokens
 
 GROUP = "elmo.tasks"
-"""The entry points by which a package brings tasks: each names a `Task`."""
+"""The group of the entry points by which a package adds tasks; each names a `Task`."""
 Place = Literal["paper", "input", "output", "both"]
-"""A place for ELMo in a task's network; `paper` is `Task.place`."""
+"""A place for ELMo in a task's network; `paper` means `Task.place`."""
 
 
 @runtime_checkable
@@ -25,11 +25,11 @@ class TaskModel(Protocol):
     inputs: Inputs
 
     def loss(self, tokens: Tokens, examples: Sequence[Any]) -> Float[Tensor, ""]:
-        """The mean over the examples, without `inputs.penalty()`, which the trainer adds."""
+        """Returns the mean loss of the examples, without `inputs.penalty()`, which the trainer adds."""
         ...
 
     def decode(self, tokens: Tokens, examples: Sequence[Any]) -> list[Any]:
-        """One prediction per example; ignores gold labels. The caller sets mode and gradients."""
+        """Returns one prediction per example, and ignores gold labels. The caller sets mode and gradients."""
         ...
 
 
@@ -40,82 +40,83 @@ def _lacks(*_: Any) -> NoReturn:
 
 @dataclass(frozen=True)
 class Task:
-    """A task: how its examples are read, what learns it, how predictions are scored and written.
+    """A task: how its examples are read, which network learns it, and how predictions are scored and written.
 
-    The fields up to `score` are what `elmo task train` needs. Predictions and examples are of any kind, as the task's
-    functions and its network use them; example files are named by paths.
+    `elmo task train` needs the fields up to `score`. Examples and predictions may be of any type that the functions and
+    the network of the task agree on.
     """
 
     name: str
     version: str
-    """Changes when scoring or reading changes for the same predictions or files."""
+    """The version of the task, which changes when files are read or predictions are scored differently."""
     title: str
-    """One line for tables."""
+    """The title of the task in tables, on one line."""
     metric: str
-    """The score, of those that `score` returns, that chooses the best epoch; higher is better."""
+    """The name of the score that chooses the best epoch, among those that `score` returns; higher is better."""
     config: type[Any]
-    """Sizes and dropouts of the network: a frozen dataclass with defaults."""
+    """The class of the network's settings: a frozen dataclass with defaults."""
     labels: type[Any]
-    """What the network needs from the training data: a frozen dataclass of plain JSON values (tuples, no dicts)."""
+    """The class of what a network needs from the training data: a frozen dataclass of JSON values (no dicts)."""
     network: Callable[[Any, Inputs, Any], nn.Module]
-    """The network of a config, inputs and labels; an instance is a `TaskModel`."""
+    """Makes the network, a `TaskModel`, from its settings, inputs and labels."""
     read: Callable[[Path], list[Any]]
-    """The examples of a file; InputError names file and line."""
+    """Reads the examples of a file. Raises InputError, which names file and line."""
     sentences: Callable[[Any], list[list[str]]]
-    """The token lists of an example to embed; the same number for all examples of the task, or any number."""
+    """Returns the token lists of an example to embed. Their number may vary between examples."""
     labels_of: Callable[[Sequence[Any]], Any]
-    """The `labels` of training examples."""
+    """Returns the `labels` of training examples."""
     score: Callable[[Sequence[Any], Sequence[Any]], dict[str, float]]
-    """Numbers in percent of examples and their predictions, `metric` among them."""
+    """Scores predictions of examples, in percent; `metric` is one of the scores."""
     columns: tuple[str, ...] = ()
     """The scores that a report shows; by default only `metric`."""
     place: str = "input"
-    """Where the paper's network has ELMo: Table 3 and the supplement, A.3 to A.8."""
+    """The place of ELMo in the paper's network (Table 3; supplement, A.3 to A.8)."""
     by_label: Callable[[Sequence[Any], Sequence[Any]], dict[str, dict[str, float | int]]] = lambda *_: {}
-    """Scores in percent of each label, and `support`, how many examples or parts of them have it."""
+    """Scores each label, in percent, with its `support`, the number of examples or parts of them that have it."""
     combine: Callable[[Sequence[Sequence[Any]]], list[Any]] = _lacks
-    """The predictions of an ensemble from those of its members."""
+    """Makes the predictions of an ensemble from those of its members."""
     write: Callable[[Path, Sequence[Any], Sequence[Any]], None] = _lacks
-    """Writes the standard format, with predictions instead of gold labels, in place of a file.
+    """Writes a file in the standard format, with predictions instead of gold labels; an existing file is replaced.
 
-    To `.jsonl`, it writes JSON lines with probabilities. An example that is None stands for a blank line.
+    A `.jsonl` file gets JSON lines with probabilities. An example that is None stands for a blank line.
     """
     record: Callable[[Any, Any], dict[str, Any]] = _lacks
-    """A prediction for an example as a JSON object, with probabilities."""
+    """Returns a prediction for an example as a JSON object, with probabilities."""
     unlabelled: Callable[..., Any] = _lacks
-    """An example without gold labels of a line's sentences, given the line's number (from 1, or 0 if it has none).
+    """Makes an example without gold labels from the sentences of a line and its number (from 1, or 0 if it has none).
 
-    Formats with names for examples make one of the number. InputError for sentences that are no example.
+    If examples have names, the number becomes the name. Raises InputError if the sentences are not an example.
     """
     of_text: Callable[..., list[Any]] = _lacks
-    """Examples without labels, given the parts of a line between tabs, a `Tokenizer` and the line's number.
+    """Makes examples without labels from the parts of a line between tabs, a `Tokenizer` and the line's number.
 
-    InputError for parts that are no example.
+    Raises InputError if the parts are not an example.
     """
     is_of_sentences: bool = False
-    """Whether a line of text that `Tagger` is given is one example, even if a tokenizer finds several sentences."""
+    """Whether `Tagger` takes a line of text as one example, even if a tokenizer finds several sentences in it."""
     read_all: Callable[[Path], list[Any]] | None = None
-    """Like `read`, with the examples that can be neither learned from nor scored; by default `read`."""
+    """Reads like `read`, but keeps examples that can be neither learned from nor scored. The default is `read`."""
     training: Callable[[list[Any], Any], list[Any]] | None = None
-    """The examples to learn from, given those of the training file and the config; by default the same."""
+    """Makes the examples to learn from, given those of the training file and the network's settings. The default is to
+    learn from all of them."""
     check: Callable[[Sequence[Any], Any, Path], None] | None = None
     """Raises InputError, naming the line, for an example whose label is missing or unknown to `labels`."""
     with_predicates: Callable[[Sequence[Any], Callable[[Sequence[str]], list[int]]], list[Any]] | None = None
-    """Examples for the predicates that a function finds in sentences, for a task that is about predicates."""
+    """Makes examples of the predicates that a function finds in sentences, for a task that is about predicates."""
 
 
 def find(name: str) -> Task:
-    """The task of that name. Raises InputError for an unknown one, or one whose package cannot be imported."""
+    """Finds a task by its name. Raises InputError if it is unknown, or if its package cannot be imported."""
     return plugins.find(GROUP, Task, name)
 
 
 def available() -> list[str]:
-    """The names of the tasks."""
+    """Returns the names of the tasks."""
     return list(plugins.entry_points_of(GROUP))
 
 
 def read_examples(task: Task, path: Path) -> list[Any]:
-    """The examples of a file to learn from or to score. Raises InputError without any."""
+    """Reads the examples of a file to learn from or to score. Raises InputError if there are none."""
     examples = task.read(path)
     if not examples:
         raise InputError(f"{path}: no examples; give a file in the format of the task {task.name}")
@@ -123,12 +124,12 @@ def read_examples(task: Task, path: Path) -> list[Any]:
 
 
 def read_all(task: Task, path: Path) -> list[Any]:
-    """The examples of a file for prediction, or for their text."""
+    """Reads the examples of a file for prediction, or for their text."""
     return (task.read_all or task.read)(path)
 
 
 def training(task: Task, examples: list[Any], config: Any) -> list[Any]:
-    """The training examples, from those of a training file and the network's settings."""
+    """Makes the examples to learn from, given those of a training file and the network's settings."""
     return examples if task.training is None else task.training(examples, config)
 
 

@@ -1,8 +1,8 @@
-"""`train_task`: trains a task's network, one seed after another, and writes the results.
+"""Trains a task's network, one seed after another, and writes the results: `train_task`.
 
-- the biLM's layers are computed before the first step, once for all runs of that biLM
-- each seed has a folder, `seed-N`, and resumes with the same result; finished seeds are not repeated
-- `record.json`: each seed's numbers and all that they depend on, written after every seed
+- The biLM's layers are computed before the first step, once for all runs of that biLM.
+- Each seed has a folder, `seed-N`, and resumes with the same result; finished seeds are not repeated.
+- `record.json` has each seed's numbers and all that they depend on; it is written after every seed.
 """
 
 import dataclasses
@@ -43,18 +43,18 @@ from elmo_lab.tasks.vectors import StaticVectors
 
 CONFIG = "config.json"
 ORIGIN = "origin.json"
-"""What a run is made from and its settings only name: the task's version, the biLM, and hashes of the files."""
+"""The file of a run's origins, which its settings only name: the task's version, the biLM, and hashes of the files."""
 TASK, BILM, FILE = "version of the task", "sha256 of the biLM", "sha256 of the file of {}"
-"""Their names in errors."""
+"""The names of a run's origins in errors: of the task's version, of the biLM, and of a file."""
 OF_DATA = {"train", "dev", "test", "seeds"}
-"""What a packaged recipe says of its own data; the rest are the default settings of its task."""
+"""The settings of a packaged recipe that belong to its own data; its others are the defaults of its task."""
 MAY_CHANGE = {"output", "data", "seeds", "cache", "accelerator"}
-"""Settings that a resumed run may change, since no result depends on them. Of `cache`, all but `dtype`."""
+"""The settings that a resumed run may change, since no result depends on them; `cache.dtype` must stay the same."""
 
 
 @dataclass(frozen=True)
 class TaskConfig:
-    """A run: a task, its data, the network and how it is trained."""
+    """The settings of a run: a task, its data, the network and how it is trained."""
 
     task: str
     train: str
@@ -65,15 +65,15 @@ class TaskConfig:
     """The folder for `train`, `dev`, `test` and `inputs.vectors`, if they are not in the working directory."""
     inputs: InputConfig = field(default_factory=InputConfig)
     model: dict = field(default_factory=dict)
-    """Changes to the defaults of the task's `Config`."""
+    """The network's settings that differ from the defaults of the task."""
     training: EpochConfig = field(default_factory=EpochConfig)
     batch: BatchConfig = field(default_factory=BatchConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     seeds: tuple[int, ...] = (1,)
     max_train: int | None = None
-    """Train on this many examples, drawn at random, the same for all seeds. A smaller number draws a subset."""
+    """The most examples to train on, drawn at random, the same for all seeds. A smaller number draws a subset."""
     train_fraction: float = 1.0
-    """Train on this fraction of the examples, drawn in the same way; the lower of both limits counts."""
+    """The fraction of the examples to train on, drawn in the same way; the lower of both limits counts."""
     accelerator: str = "auto"
 
     def __post_init__(self) -> None:
@@ -88,7 +88,7 @@ class TaskConfig:
 
 @dataclass(frozen=True)
 class _Job:
-    """What all seeds share."""
+    """The settings, data and biLM that all seeds of a run share."""
 
     task: Task
     config: TaskConfig
@@ -110,17 +110,17 @@ def train_task(
     progress: Callable[[int, int], object] | None = None,
     beside: Sequence[Path] = (),
 ) -> RunRecord:
-    """Trains all unfinished seeds; returns the record of the run, with one row a seed.
+    """Trains all unfinished seeds, and returns the record of the run, with one row per seed.
 
-    Calls `progress` with the tokens that the biLM has read, and their total; `beside` are the folders of the runs that
-    this one is compared with. Raises InputError if data or settings are invalid, if the output holds another run, or if
-    a run beside it used something else of the same name.
+    Calls `progress` with the number of tokens that the biLM has read, and their total. `beside` has the folders of the
+    runs with which this one is compared. Raises InputError if data or settings are invalid, if the output holds another
+    run, or if one of those runs used another file, biLM or version of the same name.
     """
     folder = Path(config.output)
     task, config = tasks.find(config.task), with_defaults(config)
     check_output(config, resume)
     with lock_folder(folder):
-        check_output(config, resume)  # again: another process may have worked here until now
+        check_output(config, resume)  # another process may have worked here before the lock
         config = dataclasses.replace(config, seeds=tuple(dict.fromkeys([*_done(config), *config.seeds])))
         left = [seed for seed in config.seeds if not (seed_folder(config, seed) / RESULT).is_file()]
         if left:
@@ -136,24 +136,24 @@ def train_task(
 
 
 def _done(config: TaskConfig) -> list[int]:
-    """The finished seeds of an earlier run in this folder, which new seeds extend."""
+    """Returns the finished seeds of an earlier run in this folder, to which new seeds are added."""
     record = Path(config.output) / CONFIG
     seeds = read_config(record).seeds if record.is_file() else ()
     return [seed for seed in seeds if (seed_folder(config, seed) / RESULT).is_file()]
 
 
 def seed_folder(config: TaskConfig, seed: int) -> Path:
-    """The folder of a seed's network."""
+    """Returns the folder of a seed's network."""
     return Path(config.output) / f"seed-{seed}"
 
 
 def version_of(folder: Path) -> str:
-    """The version of the task that trained and scored a run's networks."""
+    """Returns the version of the task that trained and scored a run's networks."""
     return read_json(folder / ORIGIN)["version"]
 
 
 def summarize(results: Sequence[dict[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:
-    """Mean and sample standard deviation (0 for one seed) of every number over the seeds, by part of the data."""
+    """Returns mean and sample standard deviation (0 for one seed) of every score over the seeds, by part of data."""
     parts = [part for part in ("dev", "test") if all(part in result for result in results)]
     return {
         part: {
@@ -168,10 +168,10 @@ def summarize(results: Sequence[dict[str, Any]]) -> dict[str, dict[str, dict[str
 
 
 def read_recipe(path: Path, task: str | None = None) -> dict[str, Any]:
-    """The values of a recipe. One that is not packaged has its task's default settings where it says nothing.
+    """Reads the values of a recipe. A recipe that is not packaged gets its task's defaults for what it does not set.
 
-    These are the recipe of the task's name, without its data; `task` is that of a recipe that names none. Raises
-    ConfigError if the file is not valid TOML.
+    These defaults are the packaged recipe of the task's name, without its data; `task` is the task of a recipe that
+    names none. Raises ConfigError if the file is not valid TOML.
     """
     values = configs.load_toml(path)
     name = values.get("task", task)
@@ -183,15 +183,15 @@ def read_recipe(path: Path, task: str | None = None) -> dict[str, Any]:
 
 
 def with_defaults(config: TaskConfig) -> TaskConfig:
-    """Adds default settings of the network. Raises ConfigError for an unknown one."""
+    """Adds the default settings of the network. Raises ConfigError for an unknown setting."""
     model = configs.from_dict(tasks.find(config.task).config, config.model, "model.")
     return dataclasses.replace(config, model=configs.to_dict(model))
 
 
 def check_files(config: TaskConfig) -> dict[str, Path]:
-    """The files of examples, by part.
+    """Returns the files of examples, by part of the data.
 
-    Raises InputError if one of them or the file of word vectors is missing, FileNotFoundError if the biLM is.
+    Raises InputError if one of them or the file of word vectors is missing, and FileNotFoundError if the biLM is.
     """
     named = {part: path for part in ("train", "dev", "test") if (path := getattr(config, part)) is not None}
     files = {part: find_file(path, config.data) for part, path in named.items()}
@@ -206,11 +206,11 @@ def check_files(config: TaskConfig) -> dict[str, Path]:
 def _prepare(
     task: Task, config: TaskConfig, progress: Callable[[int, int], object] | None, beside: Sequence[Path]
 ) -> _Job:
-    """Reads everything, and computes the missing layers of the biLM."""
+    """Reads all files, and computes the missing layers of the biLM."""
     model_config = configs.from_dict(task.config, config.model, "model.")
     files = check_files(config)
     examples = {part: tasks.read_examples(task, path) for part, path in files.items()}
-    labels = task.labels_of(examples["train"])  # of all, so labels do not depend on the subset
+    labels = task.labels_of(examples["train"])  # from all examples, whatever the subset
     for part, path in files.items():
         tasks.check(task, examples[part], labels, path)
     examples["train"] = _subset(examples["train"], config)
@@ -229,21 +229,21 @@ def _prepare(
     collate = source.make_collator(inputs, words.words, found, config.cache)
     build_network(
         task, inputs, model_config, labels, words, found, load_bilm=False
-    )  # checks it before hours of reading
+    )  # wrong settings fail here, before the biLM reads for hours
     source.store_layers(collate, [sentence for part in texts.values() for sentence in part], config.cache, progress)
     return _Job(task, config, model_config, examples, labels, words, found, collate, origin)
 
 
 def _origin(task: Task, found: OpenedModel | None, files: dict[str, Path]) -> dict[str, Any]:
-    """What the seeds of a run share, with hashes: plain JSON values."""
+    """Returns a run's origins as plain JSON values: the task's version, the biLM's card, and hashes of the files."""
     hashes = {part: sha256_of(path) for part, path in files.items()}
     return {"version": task.version, "bilm": None if found is None else found.card(), "data": hashes}
 
 
 def _check_origin(config: TaskConfig, origin: dict[str, Any], beside: Sequence[Path]) -> None:
-    """Refuses to continue a run, or to compare it with others, if they used something else of the same name.
+    """Raises InputError if a run to continue, or one beside it, used another file, biLM or version of the same name.
 
-    Only entries that both have are compared.
+    Only origins that both runs have are compared.
     """
     new, names = _comparable(origin), _names(config)
     own = Path(config.output)
@@ -260,25 +260,25 @@ def _check_origin(config: TaskConfig, origin: dict[str, Any], beside: Sequence[P
 
 
 def _records(folder: Path) -> Iterator[Path]:
-    """The records of a run's origin: `origin.json`, and those of its seeds, of which unfinished ones have one, too."""
+    """Returns the files that record a run's origins: `origin.json` and those of its seeds, unfinished ones included."""
     return (file for file in (folder / ORIGIN, *records_of(folder)) if file.is_file())
 
 
 def _comparable(record: dict[str, Any]) -> dict[str, str]:
-    """The origins in `origin.json` or a seed's record, by name."""
+    """Returns the versions and hashes in `origin.json` or a seed's record, by the names of the origins in errors."""
     bilm = {BILM: record["bilm"]["sha256"]} if record.get("bilm") else {}
     data = {FILE.format(part): sha256 for part, sha256 in record.get("data", {}).items()}
     return {TASK: record["version"]} | bilm | data
 
 
 def _names(config: TaskConfig) -> dict[str, str | None]:
-    """Their names in the settings."""
+    """Returns what the settings name as each origin: the task, the biLM and the files."""
     files = {"train": config.train, "dev": config.dev, "test": config.test, "vectors": config.inputs.vectors}
     return {TASK: config.task, BILM: config.inputs.model} | {FILE.format(part): name for part, name in files.items()}
 
 
 def _subset(examples: list[Any], config: TaskConfig) -> list[Any]:
-    """The examples to train on, in file order: the first of a random order, so smaller subsets are parts of larger."""
+    """Draws the examples to train on, and keeps file order. A smaller subset is always part of a larger one."""
     most = min(config.max_train or len(examples), max(1, round(config.train_fraction * len(examples))))
     if most >= len(examples):
         return examples
@@ -293,7 +293,7 @@ def _run_seed(fabric: Fabric, job: _Job, seed: int, quiet: bool) -> None:
     folder = seed_folder(config, seed)
     seed_step(seed, -1, 0)
     model = build_network(task, config.inputs, job.model_config, job.labels, job.words, job.source).to(fabric.device)
-    # Only now, so that settings that cannot build a network leave no run behind.
+    # The files are written only now, so that settings that cannot build a network leave no run behind.
     write_run_file(folder.parent / CONFIG, configs.to_json(config).encode())
     write_run_file(folder.parent / ORIGIN, (json.dumps(job.origin, indent=2) + "\n").encode())
     folder.mkdir(exist_ok=True)
@@ -335,14 +335,14 @@ def _run_seed(fabric: Fabric, job: _Job, seed: int, quiet: bool) -> None:
 
 
 def _undecayed(model: nn.Module, inputs: Inputs) -> list[Tensor]:
-    """The matrices without weight decay: the biLM's, and embeddings, of which the rare ones would only shrink."""
+    """Returns the matrices without weight decay: the biLM's, and embeddings, whose rare rows would only shrink."""
     embeddings = [module.weight for module in model.modules() if isinstance(module, nn.Embedding)]
     characters = [] if inputs.characters is None else [inputs.characters.embedding]
     return [*embeddings, *characters, *(() if inputs.bilm is None else inputs.bilm.parameters())]
 
 
 def _numbers(state: EpochState, model: nn.Module, inputs: Inputs) -> dict[str, Any]:
-    """How the training went: plain JSON values."""
+    """Returns the numbers that describe the training, as plain JSON values."""
     mixes = {"input": inputs.input_mix, "output": inputs.output_mix}
     return {
         "epochs": state.epoch,
@@ -361,7 +361,7 @@ def _numbers(state: EpochState, model: nn.Module, inputs: Inputs) -> dict[str, A
 
 
 def _record(task: Task, config: TaskConfig) -> RunRecord:
-    """The finished seeds, and what they depend on."""
+    """Makes the record of a run: its finished seeds, and all that they depend on."""
     folder = Path(config.output)
     files = [seed_folder(config, seed) / RESULT for seed in config.seeds]
     rows = [read_json(file) for file in files if file.is_file()]
@@ -372,7 +372,7 @@ def _record(task: Task, config: TaskConfig) -> RunRecord:
 
 
 def check_output(config: TaskConfig, resume: bool) -> None:
-    """Refuses to overwrite a run, and to continue one with settings that would change its results."""
+    """Raises InputError instead of overwriting a run, or continuing it with settings that would change its results."""
     record = Path(config.output) / CONFIG
     if not holds_run(record):
         return
@@ -383,14 +383,14 @@ def check_output(config: TaskConfig, resume: bool) -> None:
 
 
 def _kept(config: TaskConfig) -> dict[str, Any]:
-    """The settings that a run keeps: plain JSON values."""
+    """Returns the settings that a resumed run must keep, as plain JSON values."""
     values = _as_json(configs.to_dict(config))
     kept = {key: value for key, value in values.items() if key not in MAY_CHANGE}
     return kept | {"cache": {"dtype": config.cache.dtype}}
 
 
 def read_config(path: Path) -> TaskConfig:
-    """The configuration of a run, from its `config.json`. Raises InputError if it is none."""
+    """Reads the configuration of a run from its `config.json`. Raises InputError if the file is not a configuration."""
     try:
         return configs.from_dict(TaskConfig, read_json(path))
     except configs.ConfigError as error:
@@ -398,5 +398,5 @@ def read_config(path: Path) -> TaskConfig:
 
 
 def _as_json(value: Any) -> Any:
-    """The value as read back from a file: lists for tuples."""
+    """Converts a value to what would be read back from a file, with lists for tuples."""
     return json.loads(json.dumps(value))

@@ -1,7 +1,7 @@
-"""A task's trained network: loading, prediction, scoring, ensembles (`tagger` has what takes text).
+"""Loads a task's trained network, predicts and scores with it, and joins networks in ensembles (`tagger` takes text).
 
-The folder (`seed-N` of a run) holds `model.safetensors`, the weights; `task.json`, everything else that the network was
-built from; and `result.json`. A frozen biLM is not included, but named with a hash.
+The folder of a network, `seed-N` in a run, holds `model.safetensors` with the weights, `task.json` with everything else
+that the network was built from, and `result.json`. A frozen biLM is not included, but named with a hash.
 """
 
 import json
@@ -36,14 +36,14 @@ from elmo_lab.tasks.vectors import StaticVectors, VectorsFile
 
 RECORD, WEIGHTS, RESULT = "task.json", "model.safetensors", "result.json"
 SEED = re.compile("seed-[0-9]+")
-"""The name of the folder of a seed's network. Others, as of a copy `seed-1.bak`, are not ours."""
+"""The form of the names of seeds' folders; other folders, such as a copy `seed-1.bak`, are ignored."""
 
 
 @dataclass
 class TrainedTask:
-    """A network and its collator; call it on examples of its task.
+    """A network and its collator, which predicts when called with examples of its task.
 
-    It adds the static vectors of new words when it first reads them.
+    The static vectors of new words are added when they first occur in examples.
     """
 
     task: Task
@@ -51,14 +51,14 @@ class TrainedTask:
     collate: Collator
     device: torch.device
     labels: Any
-    """The labels of training (`Task.labels`)."""
+    """The labels of the training data (`Task.labels`)."""
     batch: BatchConfig = field(default_factory=BatchConfig)
     origin: VectorsFile | None = None
-    """The source of more static vectors."""
+    """The file with the static vectors of new words; None if there is none."""
     spellings: set[str] = field(default_factory=set, repr=False)
-    """Words already searched there."""
+    """The words that were already looked up in that file."""
     text: TextConfig = field(default_factory=TextConfig)
-    """How text is split: as the biLM's training text, or by spaCy's rules for English."""
+    """The settings for splitting text: those of the biLM's training text, or spaCy's rules for English."""
 
     @classmethod
     def load(
@@ -69,11 +69,11 @@ class TrainedTask:
         device: str = "cpu",
         vectors: str | None = None,
     ) -> "TrainedTask":
-        """Loads a network that `elmo task train` wrote to `folder`: `output/seed-N`, or `output` with one seed.
+        """Loads a network of `elmo task train`; `folder` is `output/seed-N`, or `output` if that has one seed.
 
         `bilm` and `vectors` are the paths of the frozen biLM and of the static vectors, if they have moved since
-        training. Raises InputError if the folder has no trained task, is damaged, or the biLM is another; or if that or
-        the file `vectors` is missing.
+        training. Raises InputError if the folder has no trained task or is damaged, if the biLM is not that of the
+        training, or if the biLM or the file `vectors` is missing.
         """
         folder = _folder(Path(folder))
         record = _read_record(folder)
@@ -113,10 +113,10 @@ class TrainedTask:
         )
 
     def __call__(self, examples: Sequence[Any], progress: Callable[[int], object] | None = None) -> list[Any]:
-        """One prediction per example, in order; ignores gold labels.
+        """Returns one prediction per example, in order, and ignores gold labels.
 
-        An example may also be a list of tokens or, for tasks with several sentences, a list of such lists.
-        Calls `progress` with the number of predictions.
+        An example may also be a list of tokens or, for tasks with several sentences, a list of such lists. Calls
+        `progress` with the number of predictions.
         """
         examples = [example_of(self.task, each) for each in examples]
         if problem := self.look_up(examples):
@@ -124,11 +124,11 @@ class TrainedTask:
         return predict(self.task, self.model, self.collate, examples, self.batch, self.device, progress, True)
 
     def look_up(self, examples: Sequence[Any]) -> str | None:
-        """Adds the static vectors of new words, from the file that training read; calls do so themselves.
+        """Adds the static vectors of new words from the file that training read. Calling the network does this, too.
 
-        Each call with new words reads the whole file (seconds), so pass many examples at once. If the file is missing
-        or is another, these words are unknown to the network; the problem is returned once, as one line. Raises
-        InputError instead if `load` was given the file.
+        Each call with new words reads the whole file, which takes seconds, so pass many examples at once. If the file
+        is missing or is not that of the training, these words are unknown to the network, and the problem is returned
+        once, as one line. Raises InputError instead if `load` was given the file.
         """
         if self.origin is None:
             return None
@@ -151,7 +151,7 @@ class TrainedTask:
         return None
 
     def score(self, examples: Sequence[Any]) -> dict[str, float]:
-        """The task's numbers, in percent, on labelled examples."""
+        """Returns the task's scores, in percent, on labelled examples."""
         return self.task.score(examples, self(examples))
 
 
@@ -165,9 +165,9 @@ def predict(
     progress: Callable[[int], object] | None = None,
     probable: bool = False,
 ) -> list[Any]:
-    """One prediction per example, in order, in batches of similar length; `model` is in evaluation mode.
+    """Returns one prediction per example, in order; batches have similar lengths, and `model` is in evaluation mode.
 
-    `probable` asks for probabilities of spans and links, which take some time.
+    With `probable`, predictions have the probabilities of spans and links, which take some time.
     """
     network = cast(TaskModel, model)
     decode = getattr(network, "decode_probable", network.decode) if probable else network.decode
@@ -186,12 +186,12 @@ def predict(
 
 
 def tokens_of(task: Task, collate: Collator, examples: Sequence[Any], device: torch.device) -> Any:
-    """The batch of these examples' sentences."""
+    """Makes the batch of these examples' sentences."""
     return collate([sentence for example in examples for sentence in task.sentences(example)]).to(device)
 
 
 def sizes(task: Task, examples: Sequence[Any]) -> list[int]:
-    """Tokens of each example, its sentences padded to the longest of them."""
+    """Returns the number of tokens of each example, with its sentences padded to the longest of them."""
     lengths = [[len(sentence) for sentence in task.sentences(example)] for example in examples]
     return [len(each) * max(each, default=0) for each in lengths]
 
@@ -201,9 +201,9 @@ def predict_jointly(
     examples: Sequence[Any],
     progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> list[Any]:
-    """The joint predictions of several networks of one task: mean probabilities, or the majority.
+    """Returns the joint predictions of several networks of one task, by mean probabilities or by the majority.
 
-    Calls `progress` with the number of single predictions, and their total.
+    Calls `progress` with the number of predictions of single networks, and their total.
     """
     check_one_task(members)
     total = len(members) * len(examples)
@@ -221,7 +221,7 @@ def check_one_task(members: Sequence[TrainedTask]) -> None:
 
 
 def example_of(task: Task, given: Any) -> Any:
-    """The unlabelled example of token lists; an example as it is."""
+    """Makes an unlabelled example of token lists; an example is returned as it is."""
     if not isinstance(given, list | tuple | str):
         return given
     return task.unlabelled(given if given and isinstance(given[0], list | tuple) else [given])
@@ -236,7 +236,7 @@ def build_network(
     source: OpenedModel | None,
     load_bilm: bool = True,
 ) -> nn.Module:
-    """The network, random except for its static vectors and, if tuned, its biLM."""
+    """Builds the network with random weights, except for its static vectors and a biLM that is trained with it."""
     shape: BiLMConfig | None = None if source is None else source.model.config
     read = Inputs(inputs, words.table, shape)
     if read.bilm is not None and load_bilm:
@@ -255,7 +255,7 @@ def write_task(
     source: OpenedModel | None,
     cache: CacheConfig,
 ) -> None:
-    """Writes `task.json`: with the weights, everything that `TrainedTask.load` needs."""
+    """Writes `task.json`, which has everything that `TrainedTask.load` needs apart from the weights."""
     record = {
         "task": task.name,
         "version": task.version,
@@ -272,15 +272,15 @@ def write_task(
 
 
 def _whole_name(name: str) -> str:
-    """The path of a model from the root, so that the network finds it from any folder; the name of another."""
+    """Returns a model's absolute path, so that the network finds it from any folder, or its name if it has no path."""
     return str(Path(name).absolute()) if Path(name).exists() else name
 
 
 def _source(inputs: InputConfig, folder: Path, given: str | None, card: dict[str, Any] | None) -> OpenedModel | None:
-    """The biLM of the training; `given` is the user's own.
+    """Opens the biLM of the training; `given` is the user's path or name of it.
 
-    Without one, it is where the training found it, at the same place beside the run, or any model of the package or the
-    cache with its hash. Raises InputError if none of these is there.
+    If the user gives none, the biLM is searched where the training found it, at the same place beside the run, and by
+    its hash among the models of the package and the cache. Raises InputError if it is not found.
     """
     if inputs.elmo == "none" or card is None:
         return None
@@ -305,14 +305,14 @@ def _source(inputs: InputConfig, folder: Path, given: str | None, card: dict[str
 
 
 def _beside(folder: Path, name: str) -> list[str]:
-    """Where a model is that has moved together with the run: in one of the folders above it."""
+    """Returns the places in the folders above a run where a model may be that has moved together with the run."""
     relative = Path(name).name if Path(name).is_absolute() else name
     places = (above / relative for above in folder.absolute().parents)
     return [str(place) for place in places if place.exists()]
 
 
 def _card(words: StaticVectors) -> dict[str, Any] | None:
-    """The record that `_origin` reads, to find the vectors of new words."""
+    """Makes the record by which `_origin` finds the vectors of new words."""
     if words.file is None:
         return None
     sha256 = static.content_hash(words.words, words.table[2:].numpy())
@@ -322,13 +322,13 @@ def _card(words: StaticVectors) -> dict[str, Any] | None:
 def _origin(
     record: dict[str, Any], inputs: InputConfig, words: StaticVectors, vectors: str | None
 ) -> VectorsFile | None:
-    """The file of the static vectors; None without one, or if none of its words are new.
+    """Returns the file of the static vectors, or None if there is no file or if training read all its words.
 
     Raises InputError if the file that the user gave is missing.
     """
     if not inputs.static or inputs.vectors is None or inputs.all_vectors:
         return None
-    card = record.get("vectors") or {}  # older networks have only the file's name
+    card = record.get("vectors") or {}  # older versions recorded only the file's name
     file = Path(vectors or card.get("file", inputs.vectors))
     if vectors is not None:
         check_file(file)
@@ -336,12 +336,12 @@ def _origin(
 
 
 def records_of(run: Path) -> list[Path]:
-    """The records of a run's seeds."""
+    """Returns the records of a run's seeds."""
     return sorted(file for file in run.glob(f"seed-*/{RECORD}") if SEED.fullmatch(file.parent.name))
 
 
 def _folder(path: Path) -> Path:
-    """The folder of one seed."""
+    """Returns the folder of one seed, which is the path itself or the only seed in it."""
     if (path / RECORD).is_file():
         return path
     seeds = [record.parent for record in records_of(path)]

@@ -1,7 +1,7 @@
-"""`elmo cove`: a text and its translation -> the encoder of a translation model, for CoVe (McCann et al. 2017).
+"""Trains the encoder of a translation model for CoVe (McCann et al. 2017) on translated text, as `elmo cove` does.
 
-The folder of a run holds `model/`, the encoder, which `elmo.load` opens; `cove.json`, the settings and the hashes of
-the files; `metrics.jsonl`, `tensorboard/`, and `model.safetensors`, the best epoch's encoder and decoder.
+The folder of a run holds the encoder in `model/`, which `elmo.load` opens; the settings and the hashes of the files in
+`cove.json`; the best epoch's encoder and decoder in `model.safetensors`; and `metrics.jsonl` and `tensorboard/`.
 """
 
 import json
@@ -41,7 +41,7 @@ from elmo_lab.tasks.batches import BatchConfig
 RECORD = "cove.json"
 FILES = ("source", "target", "heldout_source", "heldout_target", "vectors")
 METRIC = "log_probability"
-"""The mean of a held-out target word: what chooses the best epoch."""
+"""The score that chooses the best epoch: the mean log-probability of a held-out target word."""
 
 Pair = tuple[list[str], list[str]]
 """The tokens of a sentence and of its translation."""
@@ -49,18 +49,18 @@ Pair = tuple[list[str], list[str]]
 
 @dataclass(frozen=True)
 class CoveConfig:
-    """A run: line N of a target file translates line N of its source file (`.txt`, `.gz`, `.xz`)."""
+    """The settings of a run. Line N of a target file translates line N of its source file (`.txt`, `.gz`, `.xz`)."""
 
     source: str
-    """The language whose words get vectors."""
+    """The file in the language whose words get vectors."""
     target: str
     heldout_source: str
     heldout_target: str
     output: str
     vectors: str | None = None
-    """The encoder's word vectors, in GloVe's text format, which stay as they are; without a file they are learned.
+    """The file of the encoder's word vectors, in GloVe's text format, which stay fixed; without it, they are learned.
 
-    The encoder knows all words of the file: as spelled there, with a capital first letter, and as spelled in the
+    The encoder knows all words of the file, as spelled there, with a capital first letter, and as spelled in the
     training text. All spellings of a word have the same vector.
     """
     source_text: TextConfig = field(default_factory=lambda: TextConfig(sentences="line"))
@@ -68,11 +68,11 @@ class CoveConfig:
     lowercase: bool = True
     """Whether to predict target words in lower case, so that fewer of them are rare."""
     vocab_size: int = 50_000
-    """Words of the target text and, with learned vectors, of the source text, special ones included."""
+    """The most words of the target text and, with learned vectors, of the source text, special ones included."""
     min_count: int = 2
-    """Rarer words are unknown."""
+    """The fewest occurrences of a known word; rarer words are unknown."""
     encoder: LstmConfig = field(default_factory=lambda: LstmConfig(dim=300, projection_dim=100))
-    """`projection_dim` is the size of the word vectors, too."""
+    """The encoder's settings; `projection_dim` is also the size of the word vectors."""
     decoder: DecoderConfig = field(default_factory=DecoderConfig)
     training: EpochConfig = field(default_factory=lambda: EpochConfig(epochs=10, patience=2, decay_patience=1))
     batch: BatchConfig = field(default_factory=BatchConfig)
@@ -86,7 +86,7 @@ class CoveConfig:
 
 
 def train_cove(config: CoveConfig, resume: bool = False, quiet: bool = False) -> dict[str, Any]:
-    """Trains, or continues a run with the same result; returns the numbers to print.
+    """Trains, or continues a run with the same result, and returns the numbers to print.
 
     Raises InputError if settings or files cannot be used, or if the output holds another run.
     """
@@ -94,7 +94,7 @@ def train_cove(config: CoveConfig, resume: bool = False, quiet: bool = False) ->
     record = _record(config)
     check_output(folder, record, resume)
     with lock_folder(folder):
-        check_output(folder, record, resume)  # again: another process may have worked here until now
+        check_output(folder, record, resume)  # another process may have worked here before the lock
         remove_leftovers(folder / TRAINED)
         keep_few_programs()
         pairs = read_pairs(config, config.source, config.target)
@@ -123,7 +123,7 @@ def train_cove(config: CoveConfig, resume: bool = False, quiet: bool = False) ->
 
 
 def read_record(folder: Path) -> CoveConfig:
-    """The settings of a run."""
+    """Reads the settings of a run."""
     file = folder / RECORD
     try:
         return configs.from_dict(CoveConfig, json.loads(file.read_text(encoding="utf-8"))["config"])
@@ -134,7 +134,7 @@ def read_record(folder: Path) -> CoveConfig:
 
 
 def check_output(folder: Path, record: dict[str, Any], resume: bool) -> None:
-    """Refuses to overwrite a run, or to continue one with other settings or files."""
+    """Raises InputError instead of overwriting a run, or continuing it with other settings or files."""
     if not holds_run(folder / RECORD):
         return
     if native.recognizes(folder / TRAINED):
@@ -150,13 +150,13 @@ def _record(config: CoveConfig) -> dict[str, Any]:
     for path in files.values():
         if not Path(path).is_file():
             raise InputError(f"{path}: no such file; give a file of text (.txt, .gz, .xz)")
-        if suffix_of(path) != ".fa":  # Persian, beside .en
+        if suffix_of(path) != ".fa":  # `.fa` also marks Persian text beside `.en`
             check_text(path)
     return {"config": configs.to_dict(config), "sha256": {name: sha256_of(Path(path)) for name, path in files.items()}}
 
 
 def _fixed(record: dict[str, Any]) -> dict[str, Any]:
-    """What a resumed run keeps: all but the names of files and folders."""
+    """Returns what a resumed run must keep, which is all but the accelerator and the names of files and folders."""
     settings = {
         name: value for name, value in record["config"].items() if name not in (*FILES, "output", "accelerator")
     }
@@ -164,7 +164,7 @@ def _fixed(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_pairs(config: CoveConfig, source: str, target: str) -> list[Pair]:
-    """The tokens of both sides, line by line. Raises InputError if one file has more lines, or if there are none."""
+    """Reads the tokens of both sides, line by line. Raises InputError if one file has more lines or no words."""
     sides = [[line for _, line in numbered_lines(Path(path))] for path in (source, target)]
     if len(sides[0]) != len(sides[1]):
         raise InputError(
@@ -181,9 +181,9 @@ def read_pairs(config: CoveConfig, source: str, target: str) -> list[Pair]:
 def source_words(
     config: CoveConfig, sentences: Iterable[Sequence[str]]
 ) -> tuple[Vocabulary, Float[Tensor, "W P"] | None]:
-    """The words that the encoder knows and, if there is a file of vectors, the rows of its `WordCounts`.
+    """Returns the words that the encoder knows and, if there is a file of vectors, the table of their vectors.
 
-    Padding is zero, an unknown word has the mean of the file's vectors, a sentence boundary a random one.
+    Padding has a zero vector, an unknown word the mean of the file's vectors, and each sentence boundary a random one.
     """
     if config.vectors is None:
         return count_vocabulary(sentences, config.vocab_size, config.min_count)[0], None
@@ -255,12 +255,12 @@ def _lengths(pairs: Sequence[Pair]) -> list[int]:
 
 
 def _predicted(pairs: Sequence[Pair]) -> int:
-    """Target words, the ends of sentences included."""
+    """Returns the number of target words, the ends of sentences included."""
     return sum(len(target) + 1 for _, target in pairs)
 
 
 def _card(config: CoveConfig, state: EpochState, pairs: Sequence[Pair], targets: Vocabulary) -> dict[str, Any]:
-    """What the model says of itself."""
+    """Makes the card of the model: its training data, and the numbers of its training."""
     name = {part: Path(path).name for part in FILES if (path := getattr(config, part)) is not None}
     return {
         "made_by": "elmo cove",

@@ -1,6 +1,6 @@
-"""Static word vectors: read from a file in GloVe's text format, or learned with the network.
+"""Static word vectors, which are read from a file in GloVe's text format or learned with the network.
 
-Row 0 is padding (zero), row 1 is for unknown words (the mean of the others); the words follow.
+Row 0 of the table is padding (zero), row 1 is for unknown words (the mean of the others), and the words follow.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from elmo.text.word_vectors import read_entries
 from elmo_lab.tasks.inputs import PADDING, InputConfig, Inputs
 
 LEARNED_SCALE = 0.1
-"""Standard deviation of learned vectors before the first step."""
+"""The standard deviation of learned vectors before the first step."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class StaticVectors:
     words: tuple[str, ...]
     table: Float[Tensor, "V E"]
     file: Path | None = None
-    """A file with vectors of more words; None for learned vectors, or if all words of a file are read."""
+    """A file with vectors of more words; None for learned vectors, or if all words of the file were read."""
     absent: tuple[str, ...] = ()
-    """Words that this file lacks."""
+    """The words of the examples that this file lacks."""
 
 
 @dataclass(frozen=True)
@@ -40,21 +40,21 @@ class VectorsFile:
 
     file: Path
     words: tuple[str, ...] = field(repr=False)
-    """The words read from it."""
+    """The words that were read from the file."""
     dim: int
     sha256: str | None = None
-    """The `content_hash` of what was read; None for networks of older versions."""
+    """The `content_hash` of what was read; None for networks of older versions, which did not record it."""
     given: bool = False
-    """Whether the user named the file, so that it must be right; the file of the training may have gone."""
+    """Whether the user named the file, which must then be right; the file that the training named may be missing."""
 
 
 def make_vectors(
     config: InputConfig, train: Iterable[Sequence[str]], other: Iterable[str], seed: int = 0
 ) -> StaticVectors:
-    """The vectors for `config`, of the words of the training sentences and all `other` tokens.
+    """Makes the vectors that `config` describes, for the words of the training sentences and all `other` tokens.
 
-    Words (`min_count`) are counted over distinct sentences, since examples share sentences. Without static vectors, the
-    table is (2, 0). Raises InputError if the file of vectors is damaged or has none of the words.
+    For `min_count`, words are counted over distinct sentences, since examples share sentences. Without static vectors,
+    the table is (2, 0). Raises InputError if the file of vectors is damaged or has none of the words.
     """
     if not config.static:
         return StaticVectors((), torch.zeros(2, 0))
@@ -72,7 +72,7 @@ def make_vectors(
 
 
 def random_vectors(words: Iterable[str], dim: int, seed: int = 0) -> StaticVectors:
-    """Random vectors to train, for the words in alphabetical order."""
+    """Draws random vectors to train, for the words in alphabetical order."""
     ordered = tuple(sorted(words))
     draw = torch.Generator().manual_seed(seed)
     table = torch.randn(2 + len(ordered), dim, generator=draw) * LEARNED_SCALE
@@ -81,11 +81,11 @@ def random_vectors(words: Iterable[str], dim: int, seed: int = 0) -> StaticVecto
 
 
 def read(path: Path, wanted: Collection[str] | None = None) -> StaticVectors:
-    """The vectors of the `wanted` words (None: all) in a text file: per line a word and its numbers, space-separated.
+    """Reads the vectors of the `wanted` words, or of all if None, from lines of a word and its numbers.
 
-    Skips a first line of two numbers (word2vec's). A word may contain spaces; the first line of a repeated word counts.
-    Raises InputError, which names file and line, if a line has more or fewer numbers than the first, or something else
-    than numbers; also if the file has no wanted word.
+    A first line of two numbers, as in word2vec's files, is skipped. Spaces separate the numbers, and a word may contain
+    spaces, too; the first line of a repeated word counts. Raises InputError, which names file and line, if a line has
+    more or fewer numbers than the first, or something other than numbers; also if the file has no wanted word.
     """
     rows: dict[str, np.ndarray] = {}
     for word, vector in read_entries(path, wanted):
@@ -101,7 +101,7 @@ def read(path: Path, wanted: Collection[str] | None = None) -> StaticVectors:
 
 
 def more_vectors(origin: VectorsFile, wanted: Collection[str]) -> StaticVectors:
-    """The vectors of the `wanted` words that the file has; the table has no other rows.
+    """Reads the vectors of the `wanted` words that the file has; the table has no other rows.
 
     Raises InputError if the file is missing, or is not the one that the network's vectors were read from.
     """
@@ -117,19 +117,19 @@ def more_vectors(origin: VectorsFile, wanted: Collection[str]) -> StaticVectors:
 
 
 def extend_inputs(inputs: Inputs, found: StaticVectors) -> None:
-    """Adds the rows of more words to a trained network."""
+    """Adds the vectors of more words to the inputs of a trained network."""
     weight = inputs.vectors.weight.detach()
     table = torch.cat([weight, found.table.to(weight)])
     inputs.vectors = nn.Embedding.from_pretrained(table, padding_idx=PADDING)
 
 
 def content_hash(words: Iterable[str], rows: Float[np.ndarray, "W E"]) -> str:
-    """A hash (sha256) of words and their vectors."""
+    """Returns a hash (sha256) of words and their vectors."""
     digest = hashlib.sha256("\n".join(words).encode())
     digest.update(np.ascontiguousarray(rows, np.float32).data)
     return digest.hexdigest()
 
 
 def spellings(tokens: Iterable[str], lowercase: bool) -> Iterator[str]:
-    """The tokens as looked up."""
+    """Returns the tokens as they are looked up: in lower case, or unchanged."""
     return (token.lower() for token in tokens) if lowercase else iter(tokens)
