@@ -1,1 +1,1 @@
-"""What a layer knows: one file per question, each with `run(...) -> rows` of numbers. Nothing here prints or learns."""
+"""The probes, which measure what a layer knows. Each answers one question with rows of numbers and prints nothing."""

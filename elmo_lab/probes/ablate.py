@@ -1,12 +1,14 @@
-"""Ablations: which parts of ELMo a task needs. A resumable queue of task runs, and one table per analysis.
+"""Ablations, which measure what parts of ELMo a task needs. They are a resumable queue of task runs.
+
+Each analysis compares some arms, and has a table:
 
 - `places`: ELMo at the input, the output or both (Table 3)
 - `layers`: no ELMo; its top layer; all layers with a strong and with a weak pull towards equal weights (Table 2)
-- `gamma`: the scale of eq. (1), learned or fixed at 1, with all layers and with the top one, where the paper found
-  that it matters most (supplement A.2)
+- `gamma`: the scale of eq. (1), learned or fixed at 1, with all layers and with the top one alone, where the
+  paper found that it matters most (supplement A.2)
 - `types`: static vectors; ELMo's context-free layer instead; all of ELMo instead; both (Table 7)
 
-Settings shared by several analyses are trained once and shown in each.
+Arms with the same settings are trained once, and shown in each analysis that has them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -54,18 +56,18 @@ ARMS: dict[Analysis, dict[str, tuple[str, ...]]] = {
         "static-elmo": ("inputs.elmo=PLACE", "inputs.layers=mix"),
     },
 }
-"""The arms of every analysis; the others are compared with the first. PLACE is that of `AblateConfig.place`."""
+"""The arms of every analysis; each is compared with the first. PLACE stands for the setting `AblateConfig.place`."""
 
 Runs = Mapping[tuple[str, Analysis, str], str]
-"""The run for a recipe's folder, an analysis and an arm."""
+"""The name of the run for a recipe's folder, an analysis and an arm."""
 
 
 @dataclass(frozen=True)
 class OwnSettings:
-    """Settings for the runs of one recipe; they override those for all."""
+    """Settings for the runs of one recipe; they override the settings for all runs."""
 
     recipe: str
-    """As in `AblateConfig.recipes`, or as in the rows."""
+    """The recipe, as `AblateConfig.recipes` or the rows name it."""
     settings: tuple[str, ...]
 
 
@@ -76,18 +78,18 @@ class AblateConfig:
     output: str
     """The folder for the runs and the tables."""
     recipes: tuple[str, ...] = ("snli", "srl", "ner-wnut17")
-    """Task recipes: packaged ones, or files."""
+    """The task recipes, which are names of packaged ones, or files."""
     analyses: tuple[Analysis, ...] = ("places", "layers", "gamma", "types")
     seeds: tuple[int, ...] = (1,)
     place: Place = "paper"
-    """Where `layers`, `gamma` and `types` use ELMo."""
+    """The place where the analyses `layers`, `gamma` and `types` use ELMo."""
     settings: tuple[str, ...] = ()
-    """For all runs (`section.key=value`); they override the recipes."""
+    """Settings for all runs, as `section.key=value`; they override the recipes."""
     own_settings: tuple[OwnSettings, ...] = ()
     data: str | None = None
     """The folder of the recipes' data files."""
     vectors: str | None = None
-    """Static word vectors for all runs."""
+    """The file of static word vectors for all runs."""
     model: str | None = None
     """The biLM for all runs."""
 
@@ -97,7 +99,7 @@ class AblateConfig:
 
 @dataclass(frozen=True)
 class AblationRow:
-    """An arm of an analysis for one task: means over its seeds, in percent."""
+    """The scores of an arm of an analysis for one task: means over its seeds, in percent."""
 
     analysis: Analysis
     recipe: str
@@ -110,15 +112,15 @@ class AblationRow:
     test_std: float | None
     seeds: tuple[int, ...]
     steps: int
-    """Updates, summed over all seeds."""
+    """The updates of all seeds, summed."""
     stopped: tuple[str, ...]
-    """Why the training of each seed ended: patience, epochs or minutes."""
+    """The reason why the training of each seed ended: patience, epochs or minutes."""
     run: str
     """The folder of the arm's runs, inside the output folder; arms with the same settings share it."""
     place: str
-    """Where the arm has ELMo: `none`, `input`, `output` or `both`."""
+    """The place where the arm has ELMo: `none`, `input`, `output` or `both`."""
     dev_difference: float | None = None
-    """The difference to the analysis' first arm; None for that arm itself."""
+    """The difference from the analysis' first arm; None for that arm itself."""
     test_difference: float | None = None
     dev_scores: tuple[float, ...] | None = None
     """The scores on dev, in the order of `seeds`."""
@@ -140,10 +142,11 @@ def train_arms(config: AblateConfig, context: Context) -> list[AblationRow]:
 def plan(
     config: AblateConfig, find_recipe: Callable[[str], Path], given: Mapping[str, Any]
 ) -> tuple[Queue, dict[tuple[str, Analysis, str], str]]:
-    """What to train, each combination of settings once; and `Runs`.
+    """Returns what to train, with each combination of settings once, and the `Runs`.
 
-    A run is named after the first of all arms with its settings, even if that arm's analysis is not requested: so it
-    is found again when more analyses are. Raises InputError for own settings of a recipe that is not in the queue.
+    A run is named after the first of all arms with its settings, even if that arm's analysis is not requested. It is
+    then found again when more analyses are requested. Raises InputError for own settings of a recipe that is not in
+    the queue.
     """
     _check_own(config)
     rows = []
@@ -165,7 +168,7 @@ def plan(
 
 
 def _check_own(config: AblateConfig) -> None:
-    """Those of the packaged recipe may name a recipe that the user has left out."""
+    """Refuses own settings of a recipe that is not in the queue, except for those of the packaged recipe."""
     names = {name for recipe in config.recipes for name in _names(recipe)}
     recipe = configs.load_toml(RECIPES / "probes" / f"{NAME}.toml")
     packaged = configs.from_dict(AblateConfig, recipe | {"output": config.output}).own_settings
@@ -178,7 +181,7 @@ def _check_own(config: AblateConfig) -> None:
 
 
 def _names(recipe: str) -> tuple[str, str]:
-    """A recipe's name in `AblateConfig.recipes`, and in the rows."""
+    """The names of a recipe: in `AblateConfig.recipes`, and in the rows."""
     return recipe, queues.folder_of(recipe)
 
 
@@ -205,7 +208,7 @@ def write(config: AblateConfig, queue: Queue, runs: Runs) -> list[AblationRow]:
 def _rows(
     analysis: Analysis, recipe: str, runs: Runs, found: Mapping[tuple[str, str], queues.FinishedRuns]
 ) -> Iterator[AblationRow]:
-    """The finished arms, compared with the first one if that is finished."""
+    """Yields the rows of finished arms, compared with the first arm if that is finished."""
     first: AblationRow | None = None
     for number, arm in enumerate(ARMS[analysis]):
         name = runs[recipe, analysis, arm]
@@ -222,7 +225,7 @@ def _rows(
 
 
 def _arms(place: str) -> Iterator[tuple[Analysis, str, list[str]]]:
-    """Every arm of every analysis, with its settings."""
+    """Yields every arm of every analysis, with its settings."""
     for analysis, arms in ARMS.items():
         for arm, settings in arms.items():
             yield analysis, arm, [setting.replace("PLACE", place) for setting in settings]
@@ -237,7 +240,7 @@ TITLES = {
 
 
 def _show(record: RunRecord) -> Iterator[Block]:
-    """One table per analysis."""
+    """Shows one table per analysis."""
     head = ("task", "arm", "place", "dev", "std", "difference", "test", "std", "difference", "seeds", "ended by")
     for analysis in dict.fromkeys(row["analysis"] for row in record.rows):
         yield Heading(TITLES[analysis])
@@ -247,7 +250,7 @@ def _show(record: RunRecord) -> Iterator[Block]:
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
-    """An arm as a row of its analysis' table."""
+    """Formats an arm as a row of its analysis' table."""
     parts = [
         (blocks.cell(row[part]), blocks.seed_deviation(row, part), blocks.signed_difference(row[f"{part}_difference"]))
         for part in ("dev", "test")

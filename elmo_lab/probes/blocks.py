@@ -1,4 +1,4 @@
-"""What is shown of a probe's rows: cells, plain tables, and the line of a score by layer."""
+"""Shows the rows of a probe: cells, plain tables, and the line of a score by layer."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,13 +8,13 @@ from elmo_lab import figures
 from elmo_lab.document import ABSENT, Block, Figure, Figures, Text, slug, table
 
 MOST_ROWS = 100
-"""The most rows of a plain table; the record has all."""
+"""The most rows of a plain table; the record has all rows."""
 
 Row = Mapping[str, Any]
 
 
 def cell(value: Any) -> str:
-    """A number or a word of a row."""
+    """Formats a number or a word of a row."""
     if value is None:
         return ABSENT
     if isinstance(value, bool):
@@ -27,7 +27,7 @@ def cell(value: Any) -> str:
 
 
 def plain_tables(rows: Sequence[Row], columns: Sequence[str] = ()) -> Iterator[Block]:
-    """The rows as a table of these columns, or of all; numbers by name, such as those of test sets, become columns."""
+    """Shows the rows as a table of these columns, or of all; a mapping, such as F1 by test set, becomes columns."""
     flat = [_flat({key: row[key] for key in columns or row if key in row}) for row in rows]
     head = list(dict.fromkeys(name for row in flat for name in row))
     cells = [[cell(row[name]) if name in row else "" for name in head] for row in flat[:MOST_ROWS]]
@@ -47,7 +47,7 @@ def _flat(row: Row) -> dict[str, Any]:
 
 
 def by_layer(name: str, rows: Sequence[Row], column: str, what: str) -> Iterator[Figures]:
-    """A line of the layers' scores in `column`, with mixes and baselines dashed; nothing for a single layer."""
+    """Draws the layers' scores in `column` as a line, and the others dashed; yields nothing for a single layer."""
     scores = {str(row["layer"]): float(row[column]) for row in rows if row.get(column) is not None}
     layers = {layer: score for layer, score in scores.items() if layer.isdecimal()}
     if len(layers) < 2:
@@ -69,27 +69,27 @@ def by_layer(name: str, rows: Sequence[Row], column: str, what: str) -> Iterator
 
 
 def part_of(rows: Sequence[Row]) -> str:
-    """The part of the data by which rows are compared: test if all were scored on it, else dev."""
+    """Returns the part of the data by which rows are compared: test if all were scored on it, else dev."""
     return "test" if all(row.get("test") is not None for row in rows) else "dev"
 
 
 def signed_difference(value: float | None) -> str:
-    """A difference; empty without a comparison."""
+    """Formats a difference with its sign; a missing one is empty."""
     return "" if value is None else f"{value:+.2f}"
 
 
 def seed_deviation(row: Row, part: str) -> str:
-    """The deviation over the seeds of a row with `seeds`; one seed has none."""
+    """Formats the deviation over the seeds of a row; it is empty for a single seed."""
     return cell(row[f"{part}_std"]) if len(row["seeds"]) > 1 and row[part] is not None else ""
 
 
 def stop_reasons(stopped: Sequence[str]) -> str:
-    """Why trainings ended, each reason once."""
+    """Lists the reasons why trainings ended, each once."""
     return ", ".join("time limit" if why == "minutes" else why for why in dict.fromkeys(stopped))
 
 
 def intervals(row: Row) -> str:
-    """The differences of a row to others, with their intervals."""
+    """Lists the differences of a row from others, with their intervals."""
     return ", ".join(
         f"{other} {points:+.2f} ({low:+.2f} to {high:+.2f})"
         for other, (points, low, high) in row["differences"].items()

@@ -1,8 +1,8 @@
-"""Sample efficiency: what ELMo saves in updates and in training data (sec. 5.4, Figure 1).
+"""Sample efficiency: what ELMo saves in updates and in training data (section 5.4 and Figure 1 of the paper).
 
-A resumable queue of task runs, with and without ELMo, on growing parts of the training data; larger parts contain the
-smaller ones. It gives three kinds of rows: `PartScore` for a part of the data, `CurvePoint` for an epoch of a run on
-the largest part, and `EfficiencyAnswer` for the paper's questions about both.
+The probe is a resumable queue of task runs, with and without ELMo, on growing parts of the training data; larger parts
+contain the smaller ones. It gives three kinds of rows: `PartScore` for a part of the data, `CurvePoint` for an epoch of
+a run on the largest part, and `EfficiencyAnswer` for the paper's questions about both.
 """
 
 import json
@@ -34,20 +34,20 @@ class EfficiencyConfig:
     output: str
     """The folder for the runs and the tables."""
     recipes: tuple[str, ...] = ("snli", "srl")
-    """Task recipes: packaged ones, or files."""
+    """The task recipes, which are names of packaged ones, or files."""
     fractions: tuple[float, ...] = (0.01, 0.1, 1.0)
-    """Parts of the training examples."""
+    """The parts of the training examples, as fractions of all."""
     seeds: tuple[int, ...] = (1,)
     place: Place = "paper"
-    """Where the network uses ELMo."""
+    """The place where the network uses ELMo."""
     settings: tuple[str, ...] = ()
-    """For all runs (`section.key=value`); they override the recipes."""
+    """Settings for all runs, as `section.key=value`; they override the recipes."""
     small_settings: tuple[str, ...] = ()
-    """For runs on less than the largest part, where an epoch is few updates; they override `settings`."""
+    """Settings for runs on smaller parts than the largest, where an epoch is few updates; they override `settings`."""
     data: str | None = None
     """The folder of the recipes' data files."""
     vectors: str | None = None
-    """Static word vectors for all runs."""
+    """The file of static word vectors for all runs."""
     model: str | None = None
     """The biLM for all runs."""
 
@@ -60,7 +60,7 @@ class EfficiencyConfig:
 
 @dataclass(frozen=True)
 class PartScore:
-    """An arm, `none` or `elmo`, on a part of the training data: means over its seeds, in percent."""
+    """The scores of an arm, `none` or `elmo`, on a part of the training data: means over its seeds, in percent."""
 
     recipe: str
     task: str
@@ -74,9 +74,9 @@ class PartScore:
     test_std: float | None
     seeds: tuple[int, ...]
     steps: int
-    """Updates, summed over all seeds."""
+    """The updates of all seeds, summed."""
     stopped: tuple[str, ...]
-    """Why the training of each seed ended: patience, epochs or minutes."""
+    """The reason why the training of each seed ended: patience, epochs or minutes."""
     dev_scores: tuple[float, ...] | None = None
     """The scores on dev, in the order of `seeds`."""
     test_scores: tuple[float, ...] | None = None
@@ -94,19 +94,19 @@ class CurvePoint:
     metric: str
     seed: int
     step: int
-    """Updates so far."""
+    """The updates so far."""
     dev: float
     kind: Literal["point"] = "point"
 
 
 @dataclass(frozen=True)
 class EfficiencyAnswer:
-    """What ELMo saves.
+    """An answer to a question about what ELMo saves.
 
-    - `updates`: updates with ELMo until the baseline's best score on development data, divided by the baseline's own;
-      computed for each seed, and `value` is the mean over those that reached the score
-    - `data`: part of the data with which ELMo scores as high as the baseline with the largest part
-    - `baseline`: part of the data with which the baseline scores as high as ELMo with the smallest part
+    - `updates`: the updates with ELMo until the baseline's best score on development data, divided by the baseline's
+      own updates; this is computed for each seed, and `value` is the mean over the seeds that reached the score
+    - `data`: the part of the data with which ELMo scores as high as the baseline with the largest part
+    - `baseline`: the part of the data with which the baseline scores as high as ELMo with the smallest part
     """
 
     recipe: str
@@ -114,19 +114,19 @@ class EfficiencyAnswer:
     metric: str
     question: Literal["updates", "data", "baseline"]
     value: float | None
-    """A fraction; None if the score was not reached."""
+    """The fraction that answers the question; None if the score was not reached."""
     at_most: bool
-    """The first epoch, or the smallest part, already reached the score: the true value may be lower."""
+    """Whether the first epoch, or the smallest part, already reached the score, so that the true value may be lower."""
     text: str
     """The answer as a sentence."""
     reached: int | None = None
-    """For `updates`: the number of seeds that reached the score; `value` is their mean."""
+    """The number of seeds that reached the score, for `updates`; `value` is their mean."""
     seeds: int | None = None
-    """For `updates`: the number of seeds that both arms have."""
+    """The number of seeds that both arms have, for `updates`."""
     std: float | None = None
-    """For `updates`: sample standard deviation over the seeds that reached the score; None for fewer than two."""
+    """The sample standard deviation over the seeds that reached the score, for `updates`; None for fewer than two."""
     sooner: int | None = None
-    """For `updates`: the number of seeds that reached it with fewer updates."""
+    """The number of seeds that reached the score with fewer updates than the baseline, for `updates`."""
     kind: Literal["answer"] = "answer"
 
 
@@ -146,7 +146,7 @@ def train_parts(config: EfficiencyConfig, context: Context) -> list[Row]:
 
 
 def plan(config: EfficiencyConfig, find_recipe: Callable[[str], Path]) -> Queue:
-    """What to train, the smallest part of the data first."""
+    """Returns what to train, the smallest part of the data first."""
     rows = []
     for recipe in config.recipes:
         arms = _arms(config, queues.place_for(find_recipe(recipe), config.place))
@@ -194,7 +194,7 @@ def write(config: EfficiencyConfig, queue: Queue) -> list[Row]:
 
 
 def answer_questions(scores: Sequence[PartScore], points: Sequence[CurvePoint]) -> Iterator[EfficiencyAnswer]:
-    """Answers to the paper's two questions and its example, for one task; none if a run that they need is missing."""
+    """Answers the paper's two questions, and its example, for one task; omits an answer if its runs are missing."""
     baseline, elmo = ([score for score in scores if score.arm == arm] for arm in (BASELINE, ELMO))
     if not baseline or not elmo:
         return
@@ -209,21 +209,22 @@ def answer_questions(scores: Sequence[PartScore], points: Sequence[CurvePoint]) 
 
 
 def first_reached(curve: Sequence[tuple[float, float]], score: float) -> tuple[float | None, bool]:
-    """Where a curve of (x, score), with rising x, first reaches `score`, by linear interpolation between points.
+    """Finds where a curve of (x, score), with rising x, first reaches `score`, by linear interpolation.
 
-    None if it never does; and whether the first point already does, so the curve may have reached it before.
+    Returns that x, or None if there is none, and whether the first point already reaches the score. In that case the
+    curve may have reached it before.
     """
     for number, (x, y) in enumerate(curve):
         if y >= score:
             if number == 0:
                 return x, True
-            x_before, y_before = curve[number - 1]  # lower than score: this point is the first that is not
+            x_before, y_before = curve[number - 1]  # this score is lower, so y > y_before
             return x_before + (x - x_before) * (score - y_before) / (y - y_before), False
     return None, False
 
 
 def _updates(score: PartScore, points: Sequence[CurvePoint], seeds: Sequence[int]) -> EfficiencyAnswer:
-    """How soon the runs with ELMo reach the best score of those without, for each seed."""
+    """Answers how soon the runs with ELMo reach the best score of those without, with the same seed."""
     found: list[float] = []
     at_most = False
     for seed in seeds:
@@ -250,7 +251,7 @@ def _updates(score: PartScore, points: Sequence[CurvePoint], seeds: Sequence[int
 
 
 def _data(question: Literal["data", "baseline"], wanted: PartScore, scores: Sequence[PartScore]) -> EfficiencyAnswer:
-    """The part of the data with which the others reach the wanted score, linear in the logarithm of the part."""
+    """Finds the part of the data with which an arm reaches the other's score, linear in the part's logarithm."""
     part = "dev" if wanted.test is None else "test"
     curve = [(math.log(score.fraction), getattr(score, part)) for score in scores]
     found, at_most = first_reached(curve, getattr(wanted, part))
@@ -270,7 +271,7 @@ def _percent(fraction: float, at_most: bool) -> str:
 
 
 def _points(recipe: str, arm: str, fraction: float, folder: Path, done: queues.FinishedRuns) -> Iterator[CurvePoint]:
-    """The scores that the runs recorded after each epoch."""
+    """Yields the scores that the runs recorded after each epoch."""
     task = done.task
     for result in done.results:
         file = folder / f"seed-{result['seed']}" / "metrics.jsonl"
@@ -281,12 +282,12 @@ def _points(recipe: str, arm: str, fraction: float, folder: Path, done: queues.F
 
 
 def _folder(arm: str, fraction: float) -> str:
-    """The folder name of an arm's runs: none-0.01, elmo-1."""
+    """The folder name of an arm's runs, such as none-0.01 or elmo-1."""
     return f"{arm}-{fraction:.12g}"
 
 
 def _show(record: RunRecord) -> Iterator[Block]:
-    """Figure 1, the scores and the answers."""
+    """Shows Figure 1, the scores and the answers."""
     scores, answers = ([row for row in record.rows if row["kind"] == kind] for kind in ("score", "answer"))
     recipes = list(dict.fromkeys(row["recipe"] for row in scores))
     if (drawn := figure(record.rows)).figures:
@@ -307,7 +308,7 @@ def _show(record: RunRecord) -> Iterator[Block]:
 
 
 def figure(rows: Sequence[Mapping[str, Any]]) -> Figures:
-    """Figure 1 of the paper: the scores of the probe's rows against the data, and against the updates."""
+    """Draws Figure 1 of the paper: the scores of the rows against the data, and against the updates."""
     recipes = list(dict.fromkeys(row["recipe"] for row in rows))
     drawn = [
         draw(recipe, found)
@@ -320,7 +321,7 @@ def figure(rows: Sequence[Mapping[str, Any]]) -> Figures:
 
 
 def _by_data(recipe: str, rows: Sequence[Mapping[str, Any]]) -> Figure | None:
-    """Scores by fraction of the data, with the spread over seeds; None for a single fraction."""
+    """Draws the scores by fraction of the data, with the spread over seeds; returns None for a single fraction."""
     part = blocks.part_of(rows)
     fractions = sorted({row["fraction"] for row in rows})
     if len(fractions) < 2:
@@ -342,7 +343,7 @@ def _by_data(recipe: str, rows: Sequence[Mapping[str, Any]]) -> Figure | None:
 
 
 def _by_updates(recipe: str, rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Scores after every epoch, one line per seed."""
+    """Draws the scores after every epoch, as one line per seed."""
     series = []
     for arm, seed in dict.fromkeys((row["arm"], row["seed"]) for row in rows):
         mine = [row for row in rows if (row["arm"], row["seed"]) == (arm, seed)]

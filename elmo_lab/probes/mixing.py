@@ -1,4 +1,4 @@
-"""The row of a probe after the single layers: their weighted sum."""
+"""The weighted sum of all layers, which is a probe's row after the single layers."""
 
 from collections.abc import Sequence
 
@@ -11,14 +11,14 @@ MIX = "mix"
 
 
 def mix_weights(mix: Sequence[float] | None, n_layers: int) -> Float[np.ndarray, " N"]:
-    """The given weights, or equal ones. Raises InputError unless there is one per layer."""
+    """Returns the given weights, or equal ones. Raises InputError unless there is one per layer."""
     if mix is not None and len(mix) != n_layers:
         raise InputError(f"mix has {len(mix)} weights; the model has {n_layers} layers; give one weight per layer")
     return np.full(n_layers, 1 / n_layers) if mix is None else np.array(mix, float)
 
 
 def with_mix(layers: Float[np.ndarray, "... N D"], weights: Float[np.ndarray, " N"]) -> Float[np.ndarray, "... R D"]:
-    """The layers, followed by their weighted sum: R = N + 1."""
+    """Appends the weighted sum of the layers to them: R = N + 1."""
     mixed = np.einsum("n,...nd->...d", weights.astype(layers.dtype), layers)
     return np.concatenate([layers, mixed[..., None, :]], axis=-2)
 

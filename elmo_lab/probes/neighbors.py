@@ -1,8 +1,8 @@
-"""Neighbors: which uses of a word are nearest to a given one, at each layer? (Peters et al. 2018, Table 4)
+"""Finds the uses of a word that are nearest to a given one, at each layer (Peters et al. 2018, Table 4).
 
-- a query is a word in a sentence; candidates are the same word's other occurrences in a text, or every token of it
-- besides the layers, the nearest words by static vectors, which know no sentence
-- if a neighbour of the query is published, its rank here
+- A query is a word in a sentence. Candidates are the same word's other occurrences in a text, or all of its tokens.
+- Besides the layers, the rows have the nearest words by static vectors, which do not depend on a sentence.
+- If a neighbour of the query is published, the rows have its rank.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ from elmo_lab.tasks.files import find_file
 
 STATIC = "static"
 DEPTH = 1000
-"""A published neighbour is searched for among this many of the nearest."""
+"""The number of nearest uses among which a published neighbour is searched for."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class NeighborQuery:
     """A word in its sentence."""
 
     sentence: str
-    """Tokens separated by spaces."""
+    """The tokens of the sentence, separated by spaces."""
     word: str
-    """One of them, which may contain spaces; if it occurs several times, the first one counts."""
+    """One of these tokens, which may contain spaces; if it occurs several times, the first one counts."""
     published: str | None = None
-    """The sentence found by somebody else, tokenised as in the text."""
+    """The sentence of a published neighbour, tokenised as in the text."""
 
     def __post_init__(self) -> None:
         if find_token(self.sentence, self.word) is None:
@@ -62,17 +62,17 @@ class NeighborsConfig:
     """The queries, and where to search."""
 
     text: str
-    """A text (.gz, .xz), CoNLL-U (`.conllu`), FASTA (`.fasta`), or the sentences of a `NAME.data.xml`."""
+    """The file to search: a text (.gz, .xz), CoNLL-U (`.conllu`), FASTA (`.fasta`), or a `NAME.data.xml`."""
     queries: tuple[NeighborQuery, ...]
     k: int = 3
     any_word: bool = False
-    """Candidates are all tokens, not only the same word."""
+    """Whether all tokens are candidates, not only the same word."""
     layers: tuple[int, ...] | None = None
-    """The layers to search in; by default those above layer 0, where a word is always the same."""
+    """The layers to search in. By default, these are all but layer 0, whose vector of a word is always the same."""
     vectors: str | None = None
-    """Static vectors in GloVe's text format."""
+    """A file of static vectors in GloVe's text format."""
     pretokenized: bool = False
-    """The text has one sentence per line, tokens separated by white space; else the model's tokenizer splits it."""
+    """Whether a line is a sentence, with tokens separated by white space. Otherwise the model's tokenizer splits it."""
     data: str | None = None
     """The folder to look in for files that are not in the current directory."""
     model: str = "default"
@@ -98,11 +98,11 @@ class NeighborRow:
     query: str
     """The sentence, with its word in brackets; for static vectors, only the word."""
     layer: str
-    """Its number, or `static`."""
+    """The number of the layer, or `static`."""
     rank: int
     """The place among the neighbours, from 1 (the nearest)."""
     similarity: float
-    """Cosine."""
+    """The cosine of the two vectors."""
     neighbor: str
     """The sentence, with its word in brackets; for static vectors, a word."""
     sentence_index: int | None
@@ -115,10 +115,10 @@ class NeighborRow:
 
 
 def find_neighbors(config: NeighborsConfig, context: Context) -> list[NeighborRow]:
-    """The `k` nearest of every query at every layer, nearest first, and the published one if it is among `DEPTH`.
+    """Finds the `k` nearest uses to every query at every layer, and the published one if it is among `DEPTH`.
 
-    Static neighbours come first, once per word. Progress is the sentences so far. Raises InputError if text, vectors or
-    settings cannot be used, or if there is nothing to compare.
+    The nearest comes first. Static neighbours, once per word, precede all others. Progress counts sentences. Raises
+    InputError if text, vectors or settings cannot be used, or if there is nothing to compare.
     """
     text = find_file(config.text, config.data)
     found = static_rows(config, None if config.vectors is None else find_file(config.vectors, config.data))
@@ -129,7 +129,7 @@ def find_neighbors(config: NeighborsConfig, context: Context) -> list[NeighborRo
 
 
 def static_rows(config: NeighborsConfig, path: Path | None) -> list[NeighborRow]:
-    """The `k` nearest words to each word of the queries. Raises InputError if a word has no vector."""
+    """Finds the `k` nearest words to each word of the queries. Raises InputError if a word has no vector."""
     if path is None:
         return []
     rows: list[NeighborRow] = []
@@ -145,7 +145,7 @@ def static_rows(config: NeighborsConfig, path: Path | None) -> list[NeighborRow]
 
 
 def sentences(path: Path, config: NeighborsConfig, text: TextConfig | None) -> Iterator[Sequence[str]]:
-    """The tokens of the text's sentences, one at a time; `text` is how the model reads raw text."""
+    """Yields the tokens of the text's sentences; `text` is how the model reads raw text."""
     if wsd_readers.DATA in path.name:
         return (sentence.tokens for sentence in wsd_readers.read_sentences(path))
     kind = kind_of(path)
@@ -161,7 +161,7 @@ def rows(
     config: NeighborsConfig,
     progress: Callable[[int], object] | None = None,
 ) -> list[NeighborRow]:
-    """The rows of the layers, computed from the text's sentences."""
+    """Computes the rows of the layers from the text's sentences."""
     layers = tuple(range(1, embedder.n_layers)) if config.layers is None else config.layers
     places = [asked.place for asked in config.queries]
     found = search(embedder, text, places, layers, max(config.k, DEPTH), not config.any_word, progress)
@@ -179,7 +179,7 @@ def rows(
 
 
 def _rows(asked: NeighborQuery, layer: str, found: QueryResult, k: int) -> Iterator[NeighborRow]:
-    """The first k neighbours, and the published one."""
+    """Yields the rows of the first k neighbours, and of the published one."""
     for rank, each in enumerate(found.neighbors, 1):
         published = asked.published is not None and " ".join(each.sentence).split() == asked.published.split()
         if rank <= k or published:
@@ -191,7 +191,7 @@ def _rows(asked: NeighborQuery, layer: str, found: QueryResult, k: int) -> Itera
 
 
 def _show(record: RunRecord) -> Iterator[Block]:
-    """Every query, with its neighbours below."""
+    """Shows every query, with its neighbours below."""
     for query in dict.fromkeys(row["query"] for row in record.rows):
         mine = [row for row in record.rows if row["query"] == query]
         cells = [

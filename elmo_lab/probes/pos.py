@@ -1,9 +1,10 @@
-"""Parts of speech: what a linear classifier of each token extracts from each layer (Peters et al. 2018, Table 6).
+"""Predicts parts of speech with a linear classifier on each layer (Peters et al. 2018, Table 6).
 
-- multinomial logistic regression on the frozen vectors of one layer, with standardised inputs; Adam, best epoch on dev
-- all layers are trained side by side on the same batches, each as if it were alone
-- besides the layers: their `mix`, and the baseline `word`, a word's most frequent tag in training
-- the biLM's layers are computed once and stored in the layer cache, shared with the tasks
+- The classifier is a multinomial logistic regression on the frozen vectors of one layer, with standardised inputs. It
+  is trained by Adam, and its best epoch on dev is kept.
+- The classifiers of all layers are trained side by side on the same batches, each as if it were alone.
+- Besides the layers, the rows have their `mix`, and the baseline `word`, a word's most frequent tag in training.
+- The biLM's layers are computed once and stored in the layer cache, which the tasks share.
 """
 
 from collections import Counter
@@ -37,11 +38,11 @@ from elmo_lab.tasks.source import layer_cache
 
 BASELINE = "word"
 FORM, TAGS = 1, {"upos": 3, "xpos": 4}
-"""Columns of CoNLL-U."""
+"""The columns of CoNLL-U, from 0."""
 UNKNOWN = -1
 """The number of a tag that is not in the training data."""
 BATCH = 32
-"""Sentences per batch."""
+"""The sentences of a batch."""
 
 Layers = Callable[[Sequence[Sequence[str]]], Sequence[Float[np.ndarray, "N T D"]]]
 Progress = Callable[[int, int], object]
@@ -55,22 +56,23 @@ class PosConfig:
     dev: str
     test: str | None = None
     tags: Literal["upos", "xpos"] = "xpos"
-    """For CoNLL-U files."""
+    """The column with the tags in CoNLL-U files."""
     token_column: int = 0
-    """For other files, with one token and its tag per line; -1 is the last."""
+    """The column with the tokens in files other than CoNLL-U, with a token and its tag per line; -1 is the last."""
     tag_column: int = -1
+    """The column with the tags in files other than CoNLL-U; -1 is the last."""
     data: str | None = None
     """The folder to look in for files that are not in the current directory."""
     model: str = "default"
     """The biLM: a path or a name, as for `elmo embed`."""
     mix: tuple[float, ...] | None = None
-    """One weight per layer; by default equal ones."""
+    """The weights of the layers in the mix, one per layer; by default they are equal."""
     epochs: int = 10
     lr: float = 3e-3
     seed: int = 1
-    """For the order of the sentences."""
+    """The seed for the order of the sentences."""
     limit: int | None = None
-    """Number of training sentences; by default all."""
+    """The number of training sentences that are used; by default all."""
     cache: CacheConfig = field(default_factory=CacheConfig)
 
     def __post_init__(self) -> None:
@@ -83,7 +85,7 @@ class PosConfig:
 
 @dataclass(frozen=True)
 class PosRow:
-    """The score of one layer, the mix or the baseline: percent of all tokens."""
+    """The score of one layer, the mix or the baseline, in percent of all tokens."""
 
     layer: str
     dev: float
@@ -93,22 +95,22 @@ class PosRow:
     chosen: bool = False
     """Whether this is the best single layer on dev."""
     differences: dict[str, Difference] = field(default_factory=dict)
-    """This row's score on test (or on dev without test) less another's, with its interval, by the name of the other.
-    None for the baseline, which does not depend on the model."""
+    """The differences of this row's score from the other rows', with their intervals, by the names of the other rows.
+    They are on test, or on dev if there is no test. The baseline, which does not depend on the model, has none."""
 
 
 @dataclass(frozen=True)
 class TaggedTokens:
-    """A sentence."""
+    """A sentence with the tag of every token."""
 
     tokens: tuple[str, ...]
     tags: tuple[str, ...]
 
 
 def classify(config: PosConfig, context: Context) -> list[PosRow]:
-    """One row per layer, layer 0 first, then the mix and the baseline.
+    """Returns one row per layer, layer 0 first, then the mix and the baseline.
 
-    Progress is the tokens done and their total, first for the biLM, then for training the classifiers. Raises
+    Progress counts tokens, first those of the biLM, then those of training the classifiers. Raises
     InputError if data or settings cannot be used.
     """
     parts = {
@@ -118,7 +120,7 @@ def classify(config: PosConfig, context: Context) -> list[PosRow]:
     }
     parts["train"] = parts["train"][: config.limit]
     source = context.source or open_model(config.model)
-    mix_weights(config.mix, source.model.config.lstm.n_layers + 1)  # fails before the model reads
+    mix_weights(config.mix, source.model.config.lstm.n_layers + 1)  # a wrong number must fail before the model reads
     cache = layer_cache(source, config.cache)
     if config.cache.enabled:
         sentences = [sentence.tokens for part in parts.values() for sentence in part]
@@ -127,13 +129,13 @@ def classify(config: PosConfig, context: Context) -> list[PosRow]:
 
 
 def read_tagged(path: Path, config: PosConfig) -> list[TaggedTokens]:
-    """The sentences of a CoNLL-U file (.conllu), or of a file of columns."""
+    """Reads the sentences of a CoNLL-U file (.conllu), or of a file of columns."""
     if suffix_of(path) == ".conllu":
         lines = (line for _, line in numbered_lines(path))
         columns = (FORM, TAGS[config.tags])
         found = [TaggedTokens(*zip(*words, strict=True)) for words in read_conllu_columns(lines, columns, path)]
     else:
-        # Tags can have any form: the reader's own check is for BIO.
+        # The reader's own check of tags would refuse all but BIO.
         tokens, tags = (
             read_conll(path, column, tag_column=None) for column in (config.token_column, config.tag_column)
         )
@@ -154,7 +156,7 @@ def read_tagged(path: Path, config: PosConfig) -> list[TaggedTokens]:
 def rows(
     layers_of: Layers, parts: dict[str, list[TaggedTokens]], config: PosConfig, progress: Progress | None = None
 ) -> list[PosRow]:
-    """The rows, given a source of sentences' layers; `parts` has train, dev and, if there is one, test."""
+    """Computes the rows from a source of sentences' layers; `parts` has train, dev and, if there is one, test."""
     tags = list(dict.fromkeys(tag for sentence in parts["train"] for tag in sentence.tags))
     data = _Data(layers_of, {tag: number for number, tag in enumerate(tags)}, config.mix)
     classifiers = _Classifiers(*data.moments(parts["train"]), len(tags))
@@ -173,7 +175,7 @@ def rows(
 
 
 def baseline(parts: dict[str, list[TaggedTokens]]) -> PosRow:
-    """A word's most frequent tag in training, by exact spelling; for a new word the most frequent tag overall."""
+    """Scores a word's most frequent tag in training, by exact spelling; for a new word, the most frequent of all."""
     usual = _usual_tags(parts["train"])
 
     def accuracy(part: str) -> float:
@@ -183,7 +185,7 @@ def baseline(parts: dict[str, list[TaggedTokens]]) -> PosRow:
 
 
 def _usual_tags(train: Sequence[TaggedTokens]) -> Callable[[TaggedTokens], int]:
-    """What counts the tokens of a sentence that have the baseline's tag."""
+    """Returns a function that counts the tokens of a sentence that have the baseline's tag."""
     counts: dict[str, Counter[str]] = {}
     for sentence in train:
         for token, tag in zip(sentence.tokens, sentence.tags, strict=True):
@@ -191,19 +193,19 @@ def _usual_tags(train: Sequence[TaggedTokens]) -> Callable[[TaggedTokens], int]:
     usual = {token: tags.most_common(1)[0][0] for token, tags in counts.items()}
     overall: Counter[str] = Counter()
     for tags in counts.values():
-        overall.update(tags)  # in place: a sum of counters copies all tags for every word
+        overall.update(tags)  # a sum of counters would copy all tags for every word
     ((default, _),) = overall.most_common(1)
     return lambda sentence: sum(map(eq, (usual.get(token, default) for token in sentence.tokens), sentence.tags))
 
 
 class _Data:
-    """Sentences -> features and the numbers of their tags."""
+    """Turns sentences into features and the numbers of their tags."""
 
     def __init__(self, layers_of: Layers, tags: dict[str, int], mix: Sequence[float] | None) -> None:
         self._layers_of, self._tags, self._mix = layers_of, tags, mix
 
     def batch(self, sentences: Sequence[TaggedTokens]) -> tuple[Float[Tensor, "T R D"], Int[Tensor, " T"]]:
-        """For every token, the layers and their mix (R = N + 1), and its tag."""
+        """Returns the layers and their mix (R = N + 1) of every token, and its tag."""
         arrays = self._layers_of([sentence.tokens for sentence in sentences])
         layers = np.concatenate([array.transpose(1, 0, 2) for array in arrays]).astype(np.float32)
         features = with_mix(layers, mix_weights(self._mix, layers.shape[1]))
@@ -211,7 +213,7 @@ class _Data:
         return torch.from_numpy(features), torch.tensor(numbers)
 
     def moments(self, sentences: Sequence[TaggedTokens]) -> tuple[Float[Tensor, "R D"], Float[Tensor, "R D"]]:
-        """Mean and standard deviation of every feature; 1 for a constant feature."""
+        """Returns the mean and the standard deviation of every feature; a constant feature has a deviation of 1."""
         total, squares, tokens = torch.tensor(0.0), torch.tensor(0.0), 0
         for begin in range(0, len(sentences), BATCH):
             features = self.batch(sentences[begin : begin + BATCH])[0].double()
@@ -219,12 +221,12 @@ class _Data:
             tokens += len(features)
         mean = total / tokens
         variance = squares / tokens - mean.square()
-        differs = variance > 1e-10 * squares / tokens  # else only rounding errors
+        differs = variance > 1e-10 * squares / tokens  # otherwise the variance is only rounding errors
         return mean.float(), torch.where(differs, variance.sqrt(), 1.0).float()
 
     @torch.no_grad()
     def right(self, classifiers: "_Classifiers", sentences: Sequence[TaggedTokens]) -> Int[np.ndarray, "sentences R"]:
-        """How many tokens of every sentence each row of features gets right."""
+        """Counts the tokens of every sentence that each row of features gets right."""
         counts = []
         for begin in range(0, len(sentences), BATCH):
             batch = sentences[begin : begin + BATCH]
@@ -234,13 +236,13 @@ class _Data:
         return np.stack(counts)
 
     def accuracies(self, classifiers: "_Classifiers", sentences: Sequence[TaggedTokens]) -> list[float]:
-        """For every row of features, in percent."""
+        """Returns the accuracy of every row of features, in percent."""
         tokens = sum(len(sentence.tokens) for sentence in sentences)
         return (100 * self.right(classifiers, sentences).sum(axis=0) / tokens).tolist()
 
 
 class _Classifiers(torch.nn.Module):
-    """A linear classifier of standardised features for every row, initialized to zero."""
+    """A linear classifier of standardised features for every row, whose weights begin at zero."""
 
     def __init__(self, mean: Float[Tensor, "R D"], deviation: Float[Tensor, "R D"], tags: int) -> None:
         super().__init__()
@@ -249,7 +251,7 @@ class _Classifiers(torch.nn.Module):
         self.bias = torch.nn.Parameter(torch.zeros(len(mean), 1, tags))
 
     def forward(self, features: Float[Tensor, "T R D"]) -> Float[Tensor, "R T K"]:
-        """The score of every tag."""
+        """Returns the score of every tag."""
         standard = (features - self.mean) / self.deviation
         return torch.baddbmm(self.bias, standard.transpose(0, 1), self.weight)
 
@@ -261,7 +263,7 @@ def _fit(
     config: PosConfig,
     progress: Progress | None,
 ) -> tuple[list[float], list[int]]:
-    """Trains; returns each row's best accuracy on dev and its epoch, and leaves the classifiers with its weights."""
+    """Trains the classifiers and leaves the best weights of each row; returns their accuracies on dev and epochs."""
     train, parameters = parts["train"], list(classifiers.parameters())
     optimizer = torch.optim.Adam(parameters, config.lr)
     draw = torch.Generator().manual_seed(config.seed)
@@ -273,7 +275,7 @@ def _fit(
         for begin in range(0, len(train), BATCH):
             features, gold = data.batch([train[number] for number in order[begin : begin + BATCH]])
             scores = classifiers(features)
-            # Summed over the rows, each with its own weights: the rows do not affect one another.
+            # The loss is summed over the rows. Each has its own weights, so they do not affect one another.
             target = gold.expand(len(scores), -1)
             loss = torch.nn.functional.cross_entropy(scores.transpose(1, 2), target, reduction="sum") / len(gold)
             loss.backward()
@@ -294,7 +296,7 @@ def _fit(
 
 
 def _show(record: RunRecord) -> Iterator[Block]:
-    """The scores by layer, and the differences of the chosen layer."""
+    """Shows the scores by layer, and the differences of the chosen layer."""
     yield from blocks.by_layer("pos", record.rows, blocks.part_of(record.rows), "accuracy")
     yield from blocks.plain_tables(record.rows, ("layer", "dev", "test", "epoch", "chosen"))
     for row in record.rows:

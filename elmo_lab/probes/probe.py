@@ -1,4 +1,4 @@
-"""What a probe is. Probes are found by their names among the entry points of the group `elmo.probes`."""
+"""The class of all probes, which are found by name among the entry points of the group `elmo.probes`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ from elmo_lab.probes import blocks
 from elmo_lab.record import RunRecord
 
 GROUP = "elmo.probes"
-"""The entry points by which a package brings probes: each names a `Probe`."""
+"""The group of entry points by which a package provides probes; each entry point names a `Probe`."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a command gives a probe besides its settings."""
+    """The context of a run: what a command passes to a probe besides its settings."""
 
     source: OpenedModel | None = None
     """The biLM of the setting `model`; None if the probe has no such setting."""
@@ -28,46 +28,47 @@ class Context:
     """Whether to go on from the probe's checkpoint in that folder."""
     quiet: bool = False
     progress: Callable[..., object] = lambda done, total=None: None
-    """Is told how many of the probe's `units` are done, and the total."""
+    """The function that the probe calls with the number of its `units` that are done, and the total."""
     show: Callable[[str], object] = lambda line: None
-    """Is told what is being done, for a probe that trains."""
+    """The function that a probe that trains calls with lines on what it is doing."""
     find_recipe: Callable[[str], Path] = Path
-    """The file of a recipe for a task, by its name."""
+    """The function that returns the file of a task's recipe, given its name."""
     figure: Path | None = None
-    """The file of --figure, which may be written, for a probe that draws its vectors."""
+    """The file of --figure, for a probe that draws its vectors; it may be overwritten."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A probe: its settings, what it computes, and how its rows are shown."""
+    """A probe, with its settings, what it computes, and how its rows are shown."""
 
     name: str
     version: str
-    """Changes when the same settings give other numbers."""
+    """The version, which changes when the same settings give other numbers."""
     title: str
     """The heading of its section in a report."""
     config: type[Any]
-    """The settings: a frozen dataclass. With a field `model`, the command opens that biLM; with a field `data`, it is
+    """The frozen dataclass of the settings. If it has a field `model`, the command opens that biLM. A field `data` is
     the folder of files that are not in the working directory."""
     run: Callable[[Any, Context], list[Any]]
-    """The rows, which are frozen dataclasses of JSON values. InputError if data or settings cannot be used."""
+    """The function that computes the rows, which are frozen dataclasses of JSON values. It raises InputError if data or
+    settings cannot be used."""
     columns: tuple[str, ...] = ()
     """The fields of rows that a table shows; by default all."""
     show: Callable[[RunRecord], Iterable[Block]] | None = None
-    """The tables, texts and figures of a record, for terminals and reports; by default a table of `columns`."""
+    """The function that shows a record, in a terminal or report; by default, a table of `columns` is shown."""
     units: str = "sentences"
-    """What its progress counts."""
+    """The name of what the progress counts."""
     recipe: Path | None = None
     """The default settings, as TOML."""
     goes_with: Mapping[str, set[str]] = field(default_factory=dict)
-    """Settings of the recipe that are dropped if all of these are given, since they belong to its data."""
+    """Settings of the recipe that belong to its data. Each is dropped if all settings in its set are given."""
     checkpoint: str | None = None
-    """The file in its output folder from which an interrupted run goes on; None if it cannot."""
+    """The file in the output folder from which an interrupted run continues; None if the probe cannot continue."""
     trains: bool = False
-    """Whether it trains tasks in its output folder, and writes its record there after each run."""
+    """Whether the probe trains tasks in its output folder, and writes its record there after each run."""
 
     def blocks(self, record: RunRecord) -> list[Block]:
-        """What is shown of a record. Raises InputError if its rows are not this probe's."""
+        """Returns what is shown of a record. Raises InputError if its rows are not this probe's."""
         if not record.rows:
             return [Text("No rows yet.")]
         try:
@@ -78,5 +79,5 @@ class Probe:
 
 
 def find(name: str) -> Probe:
-    """The probe of that name. Raises InputError for an unknown one, or one whose package cannot be imported."""
+    """Returns the probe with a name. Raises InputError if there is none, or its package cannot be imported."""
     return plugins.find(GROUP, Probe, name)

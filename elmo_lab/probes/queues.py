@@ -1,4 +1,4 @@
-"""What probes that train tasks share: the settings of all runs, and the results of finished ones."""
+"""The settings of all runs, and the results of finished runs, for probes that train tasks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,23 +21,23 @@ class FinishedRuns:
 
     task: Task
     results: list[dict[str, Any]]
-    """The contents of their `result.json`."""
+    """The contents of the runs' `result.json`."""
     place: str
-    """Where the network has ELMo."""
+    """The place where the network has ELMo."""
 
     def score(self, part: str) -> tuple[float, float] | tuple[None, None]:
-        """Mean and standard deviation over the seeds, for `dev` or `test`; None without such data."""
+        """Returns the mean and standard deviation over the seeds for `dev` or `test`; None if there is no such data."""
         found = train.summarize(self.results).get(part)
         return (None, None) if found is None else (found[self.task.metric]["mean"], found[self.task.metric]["std"])
 
     def by_seed(self, part: str) -> tuple[float, ...] | None:
-        """The scores averaged by `score`, in the order of the seeds."""
+        """Returns the scores that `score` averages, in the order of the seeds."""
         if any(part not in result for result in self.results):
             return None
         return tuple(result[part][self.task.metric] for result in self.results)
 
     def numbers(self) -> dict[str, Any]:
-        """The scores and how training went: the fields shared by the rows of these probes."""
+        """Returns the fields that the rows of these probes share: the scores, and how training went."""
         (dev, dev_std), (test, test_std) = self.score("dev"), self.score("test")
         return {
             "task": self.task.name,
@@ -55,7 +55,7 @@ class FinishedRuns:
 
 
 def finished_runs(row: QueueRow, folder: Path) -> FinishedRuns | None:
-    """The finished runs of an arm in `folder`; None if there are none."""
+    """Reads the finished runs of an arm in `folder`; returns None if there are none."""
     results = results_of(folder, row.seeds)
     if not results:
         return None
@@ -66,12 +66,12 @@ def finished_runs(row: QueueRow, folder: Path) -> FinishedRuns | None:
 def common_settings(
     settings: Sequence[str], data: str | None, vectors: str | None, model: str | None
 ) -> dict[str, Any]:
-    """The values for all runs; they override the recipes."""
+    """Returns the values for all runs, which override the recipes."""
     return configs.combined({}, {"data": data, "inputs": {"vectors": vectors, "model": model}}, settings)
 
 
 def place_for(recipe: Path, place: Place) -> str:
-    """Where a recipe's network is to have ELMo. A recipe that names no task is refused later."""
+    """Returns the place where a recipe's network has ELMo. A recipe that names no task is refused later."""
     name = train.read_recipe(recipe).get("task")
     if place != "paper":
         return place
@@ -87,7 +87,7 @@ def check_output(folder: Path, probe: str) -> None:
 def train_all(
     queue: Queue, output: Path, given: Mapping[str, Any], context: Context, write: Callable[[], list[Any]]
 ) -> list[Any]:
-    """Trains what is missing of a queue; `write` writes the record after every run, and returns its rows."""
+    """Trains the missing runs of a queue; `write` writes the record after every run, and returns its rows."""
     for _ in compare.work_off(queue, output, context.find_recipe, given, context.quiet, context.show):
         with compare.lock_output(output):
             write()

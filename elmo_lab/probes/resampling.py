@@ -1,7 +1,7 @@
-"""Differences of two scores on the same sentences, with intervals by the bootstrap (Efron 1979).
+"""Compares two scores on the same sentences, with intervals by the bootstrap (Efron 1979).
 
-Sentences are drawn with replacement, since the words of a sentence are right or wrong together. The interval is that of
-the data alone: it says nothing of other seeds or models.
+Sentences are drawn, not words, since the words of a sentence are often right or wrong together. The interval covers the
+choice of sentences alone, not that of seeds or models.
 """
 
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from jaxtyping import Int
 
 DRAWS, SEED = 5000, 1
 INTERVAL = 2.5, 97.5
-"""Percentiles of the draws: a 95 % interval."""
+"""The percentiles of the draws that bound a 95 % interval."""
 
 Difference = tuple[float, float, float]
 """A difference in points of a percentage, and the ends of its interval."""
 
 
 def difference(right: Sequence[int], other: Sequence[int], sizes: Sequence[int]) -> Difference:
-    """`100 * (sum(right) - sum(other)) / sum(sizes)` and its interval.
+    """Computes `100 * (sum(right) - sum(other)) / sum(sizes)` and its interval.
 
-    `right` and `other` are how many words of each sentence two methods have right, `sizes` how many there are.
+    `right` and `other` count the words of each sentence that two methods have right; `sizes` counts all words.
     """
     gains: Int[np.ndarray, " S"] = np.subtract(right, other)
     counts: Int[np.ndarray, " S"] = np.asarray(sizes)
@@ -30,5 +30,5 @@ def difference(right: Sequence[int], other: Sequence[int], sizes: Sequence[int])
 
 
 def differences(right: dict[str, Sequence[int]], name: str, sizes: Sequence[int]) -> dict[str, Difference]:
-    """Those of one method to every other, by the other's name."""
+    """Compares a method with every other; returns the differences by the other's name."""
     return {other: difference(right[name], counts, sizes) for other, counts in right.items() if other != name}

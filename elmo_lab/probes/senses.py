@@ -1,4 +1,4 @@
-"""Senses: how often the nearest other use of a word has the same sense, layer by layer (`elmo.search.senses`)."""
+"""Measures how often the nearest other use of a word has the same sense, by layer (`elmo.search.senses`)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ class SensesConfig:
     """The data and the model."""
 
     data: str | None = None
-    """A file of labelled occurrences; by default the packaged one."""
+    """The file of labelled occurrences; by default the packaged one."""
     model: str = "default"
     state: StatePolicy = "reset"
     """The LSTM state at the start of a sentence."""
 
 
 def measure(config: SensesConfig, context: Context) -> list[SenseRow]:
-    """One row per layer. Raises InputError if the data cannot be used."""
+    """Returns one row per layer. Raises InputError if the data cannot be used."""
     occurrences = senses.read_occurrences(Path(config.data or ASSETS / "senses.tsv"))
     assert context.source is not None, "the command opens the biLM"
     model = context.source.model
@@ -37,7 +37,7 @@ def measure(config: SensesConfig, context: Context) -> list[SenseRow]:
 
 
 def _show(record: RunRecord) -> Iterator[Block]:
-    """The accuracies in percent."""
+    """Shows the accuracies in percent."""
     occurrences = record.rows[0]["occurrences"]
     yield Text(f"How often the nearest other occurrence of a word has its sense ({occurrences} labelled occurrences):")
     words = record.rows[0]["by_word"]

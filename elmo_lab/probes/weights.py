@@ -1,10 +1,10 @@
-"""Weights: which layers trained task models use, at the input and at the output (Peters et al. 2018, Figure 2).
+"""Collects the weights that trained task models give the layers (Peters et al. 2018, Figure 2).
 
-- reads the results of `elmo task train` and `elmo task compare`: `seed-N/result.json` at any depth of the folders
-- one row per layer: its share of the mix (softmax over the layers) and the mix's gamma
-- no rows for runs without ELMo, which have no mix, for a single layer (`inputs.layers=top`), which mixes nothing, or
-  for the mean of all layers (`inputs.layers=average`), which is not learned
-- for an arm that was tuned, the trial that is best on dev
+- The probe reads the results of `elmo task train` and `elmo task compare`: `seed-N/result.json`, at any depth.
+- A row has a layer's share of a mix (softmax over the layers), and the mix's gamma.
+- These runs have no rows: those without ELMo, those with a single layer (`inputs.layers=top`), which mixes nothing, and
+  those with the mean of all layers (`inputs.layers=average`), which is not learned.
+- For an arm that was tuned, the rows are of the trial that is best on dev.
 """
 
 import os
@@ -29,21 +29,21 @@ from elmo_lab.tasks.train import CONFIG
 from elmo_lab.tasks.trained import RECORD, RESULT, SEED
 
 PLACES = ("input", "output")
-"""Where a task model uses the mix, in the order of the rows."""
+"""The places where a task model uses the mix, in the order of the rows."""
 BILM, TRANSLATION = "biLM", "translation"
 
 
 @dataclass(frozen=True)
 class WeightsConfig:
-    """What to read."""
+    """The runs to read."""
 
     runs: tuple[str, ...]
-    """Folders of runs, or folders that contain runs."""
+    """The folders to read, which are runs or contain runs."""
 
 
 @dataclass(frozen=True)
 class WeightRow:
-    """One layer in one mix of one network."""
+    """The weight of one layer in one mix of one network."""
 
     task: str
     run: str
@@ -57,12 +57,12 @@ class WeightRow:
     gamma: float
     """The factor of the mix."""
     encoder: str = BILM
-    """What has these layers: a biLM, or the encoder of a translation model (CoVe)."""
+    """The encoder that has these layers: a biLM, or that of a translation model (CoVe)."""
 
 
 @dataclass(frozen=True)
 class MeanWeightRow:
-    """The mean of such rows over the seeds of a run."""
+    """The mean of `WeightRow`s over the seeds of a run."""
 
     task: str
     run: str
@@ -72,18 +72,18 @@ class MeanWeightRow:
     gamma: float
     seeds: int
     weight_std: float
-    """Sample standard deviation; 0 for one seed."""
+    """The sample standard deviation of the weight; 0 for one seed."""
 
 
 def collect(config: WeightsConfig, left_out: Callable[[str], object] = lambda mix: None) -> list[WeightRow]:
-    """The rows of all runs, sorted by run, place and layer, then by seed.
+    """Collects the rows of all runs, sorted by run, place and layer, then by seed.
 
-    `left_out` is told of every mix that is not learned: run, seed and place. Raises InputError if a folder holds no
-    network that mixes layers, or a result is damaged.
+    `left_out` is called with the run, seed and place of every mix that is not learned. Raises InputError if a folder
+    holds no network that mixes layers, or a result is damaged.
     """
     if not config.runs:
         raise InputError("no runs given; give folders of finished runs of elmo task train")
-    roots = {name: Path(os.path.abspath(name)) for name in config.runs}  # noqa: PTH100 (links keep their names)
+    roots = {name: Path(os.path.abspath(name)) for name in config.runs}  # noqa: PTH100 (this keeps the names of links)
     base = _common(roots.values())
     rows: set[WeightRow] = set()
     for name in config.runs:
@@ -102,7 +102,7 @@ def collect(config: WeightsConfig, left_out: Callable[[str], object] = lambda mi
 
 
 def means(rows: Sequence[WeightRow]) -> list[MeanWeightRow]:
-    """The means over the seeds for every run, place and layer, in the order of the rows."""
+    """Computes the means over the seeds for every run, place and layer, in the order of the rows."""
     groups: dict[tuple[str, str, str, int], list[WeightRow]] = {}
     for row in rows:
         groups.setdefault((row.task, row.run, row.place, row.layer), []).append(row)
@@ -124,9 +124,9 @@ def _natural(name: str) -> tuple[tuple[int, str], ...]:
 
 
 def _arms(root: Path) -> dict[Path, list[Path]]:
-    """The results of every run below `root`; for an arm with trials (`arm/trial-1` ...), those of the best trial.
+    """Finds the results of every run below `root`; of an arm with trials (`arm/trial-1` ...), those of the best.
 
-    A trial that is given directly is a run like any other, and so are runs of different tasks or places of ELMo.
+    A trial that is given directly counts as a run of its own. So do trials of different tasks or places of ELMo.
     """
     if not root.is_dir():
         raise InputError(f"{root}: no such folder; give folders of finished runs of elmo task train")
@@ -149,7 +149,7 @@ def _arms(root: Path) -> dict[Path, list[Path]]:
 
 
 def _results(root: Path) -> Iterator[Path]:
-    """The results below a folder, through links, each once."""
+    """Yields the results below a folder, each once; links are followed."""
     seen: set[str] = set()
     for folder, inside, files in os.walk(root, followlinks=True):
         if CONFIG in files:
@@ -164,7 +164,7 @@ def _results(root: Path) -> Iterator[Path]:
 
 
 def _kind(folder: Path) -> tuple[str, str, str]:
-    """What all trials of an arm have in common: task, training data, place of ELMo."""
+    """Returns what all trials of an arm have in common: the task, the training data and the place of ELMo."""
     said = _said(folder)
     inputs = said.get("inputs")
     place = inputs.get("elmo") if isinstance(inputs, dict) else None
@@ -172,7 +172,7 @@ def _kind(folder: Path) -> tuple[str, str, str]:
 
 
 def _on_dev(files: Sequence[Path]) -> float:
-    """The score of a trial by the first seed of its run, as the queue computes it."""
+    """Returns the score of a trial's first seed on dev, as the queue computes it."""
     config = files[0].parent.parent / CONFIG
     seeds = (read_json(config).get("seeds") if config.is_file() else None) or ()
     first = next((file for seed in seeds[:1] for file in files if file.parent.name == f"seed-{seed}"), files[0])
@@ -210,7 +210,7 @@ def _no_result(file: Path, error: Exception) -> InputError:
 
 
 def _common(folders: Iterable[Path]) -> Path | None:
-    """Their common parent folder; None if they are on several drives."""
+    """Returns the common parent of the folders; None if they are on several drives."""
     try:
         return Path(os.path.commonpath(list(folders)))
     except ValueError:
@@ -223,7 +223,7 @@ def _name(run: Path, base: Path) -> str:
 
 
 def _said(folder: Path) -> dict[str, Any]:
-    """A network's settings from its run's configuration, or else the record beside it: at least its task."""
+    """Reads a network's settings, at least its task, from its run's configuration or else from its own record."""
     for file in (folder.parent / CONFIG, folder / RECORD):
         if file.is_file():
             said = read_json(file)
@@ -233,7 +233,7 @@ def _said(folder: Path) -> dict[str, Any]:
 
 
 def _collect(config: WeightsConfig, context: Context) -> list[WeightRow]:
-    """The rows; says how many mixes have none."""
+    """Collects the rows, and says how many mixes have none."""
     left_out: set[str] = set()
     rows = collect(config, left_out.add)
     if left_out:
@@ -243,7 +243,7 @@ def _collect(config: WeightsConfig, context: Context) -> list[WeightRow]:
 
 
 def _show(record: RunRecord) -> Iterator[Block]:
-    """Figure 2 and the means over the seeds."""
+    """Shows Figure 2 and the means over the seeds."""
     found = means([WeightRow(**row) for row in record.rows])
     names = ", ".join(dict.fromkeys(f"{row.task} at the {row.place}" for row in found))
     alt = f"Weights of the biLM's layers in the mixes of {names}"

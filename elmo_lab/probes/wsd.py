@@ -1,10 +1,10 @@
-"""Word sense disambiguation: one nearest neighbour among the average vectors of senses (Peters et al. 2018, Table 5).
+"""Disambiguates word senses by the nearest average vector of a sense (Peters et al. 2018, Table 5).
 
-- every sense of the training corpus is the mean of its instances' vectors, at every layer
-- a word in a test set gets the sense of its lemma and part of speech with the nearest mean, by cosine
-- a lemma that is not in the training corpus gets the first sense of an inventory, as in the paper
-- besides the layers: their `mix`, and the baseline `mfs`, the most frequent sense in training (in case of a tie, the
-  first in the corpus), with the same inventory
+- Every sense of the training corpus is the mean of its instances' vectors, at every layer.
+- A word in a test set gets the sense of its lemma and part of speech with the nearest mean, by cosine.
+- A lemma that is not in the training corpus gets the first sense of an inventory, as in the paper.
+- Besides the layers, the rows have their `mix`, and the baseline `mfs`, the most frequent sense in training (in case of
+  a tie, the first in the corpus), with the same inventory.
 
 The vectors are plain means: neither the instances nor the layers are normalised. The paper's suite is the four test
 sets without SemEval-2007, on which a layer may be chosen.
@@ -39,9 +39,9 @@ from elmo_lab.tasks.files import find_file
 
 BASELINE = "mfs"
 TIE = 1e-6
-"""Cosines closer than this are equal: the means of equal vectors differ only in their last bits."""
+"""The difference below which two cosines count as equal. The means of equal vectors may differ in their last bits."""
 MAY_CHANGE = {"data", "checkpoint_minutes"}
-"""What a resumed run may change: no result depends on it."""
+"""The settings that a resumed run may change, since no result depends on them."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,11 @@ class WsdConfig:
     """The data, and how to read it."""
 
     train: str
-    """A `NAME.data.xml` (.xz, .gz) with `NAME.gold.key.txt` beside it, like those of `tests`."""
+    """The training corpus: a `NAME.data.xml` (.xz, .gz) with `NAME.gold.key.txt` beside it."""
     tests: tuple[str, ...]
+    """The test sets, which are files of the same form as `train`."""
     inventory: str | None = None
-    """Lemma, part of speech and sense keys, most common first. Without it, a new lemma gets no answer."""
+    """A file of lemma, part of speech and sense keys, the most common first. Without it, a new lemma gets no answer."""
     choose: str | None = None
     """The test set for choosing a layer: it counts in `all`, but not in `others`."""
     data: str | None = None
@@ -63,11 +64,11 @@ class WsdConfig:
     """The LSTM state at the start of a sentence: `carry` is the state after the preceding sentences of its text."""
     precision: Precision = "float32"
     batch_tokens: int | None = None
-    """Tokens per batch; by default what fits into the embedder's memory."""
+    """The tokens of a batch; by default as many as fit into the embedder's memory."""
     mix: tuple[float, ...] | None = None
-    """One weight per layer; by default equal ones."""
+    """The weights of the layers in the mix, one per layer; by default they are equal."""
     limit: int | None = None
-    """Number of training sentences; by default all."""
+    """The number of training sentences that are used; by default all."""
     checkpoint_minutes: float = 1.0
 
     def __post_init__(self) -> None:
@@ -91,29 +92,29 @@ class WsdRow:
 
     layer: str
     f1: dict[str, float]
-    """F1 by the name of the test set."""
+    """The F1 of each test set, by its name."""
     all: float
-    """Over the instances of all test sets combined."""
+    """The F1 over the instances of all test sets combined."""
     others: float
-    """Over those of all test sets but `choose`: with the recipe's, the paper's suite of four."""
+    """The F1 over the instances of the test sets except `choose`. In the packaged recipe, they are the paper's four."""
     instances: int
     """The number of instances in all test sets."""
     backed_off: int
-    """Instances whose lemma is not in the training corpus."""
+    """The number of instances whose lemma is not in the training corpus."""
     unanswered: int
-    """Those whose lemma is not in the inventory either."""
+    """The number of instances whose lemma is neither in the training corpus nor in the inventory."""
     chosen: bool = False
     """Whether this is the best single layer on the test set `choose`."""
     differences: dict[str, Difference] = field(default_factory=dict)
-    """This row's `others` less another's, with its interval, by the name of the other. None for the baseline, which
-    does not depend on the model."""
+    """The differences of this row's `others` from that of the other rows, with their intervals, by the names of the
+    other rows. The baseline, which does not depend on the model, has none."""
 
 
 def disambiguate(config: WsdConfig, context: Context) -> list[WsdRow]:
-    """One row per layer, layer 0 first, then the mix and the baseline.
+    """Returns one row per layer, layer 0 first, then the mix and the baseline.
 
-    In an output folder, the sums are saved in `sums.npz`, from which a resumed run goes on, exactly. Progress is the
-    training sentences done and their total. Raises InputError if data or settings cannot be used.
+    The sums are saved in `sums.npz` of the output folder, if there is one, and a resumed run continues from them with
+    the same result. Progress counts the training sentences. Raises InputError if data or settings cannot be used.
     """
     train = find_file(config.train, config.data)
     tests = read_tests(config)
@@ -145,7 +146,7 @@ def disambiguate(config: WsdConfig, context: Context) -> list[WsdRow]:
 
 
 def read_tests(config: WsdConfig) -> dict[str, list[LabelledSentence]]:
-    """The test sets by name."""
+    """Reads the test sets, by name."""
     files = [find_file(test, config.data) for test in config.tests]
     tests = {readers.name_of(file): list(readers.read_labelled(file)) for file in files}
     for file, test in zip(files, tests.values(), strict=True):
@@ -155,14 +156,14 @@ def read_tests(config: WsdConfig) -> dict[str, list[LabelledSentence]]:
 
 
 def _check_texts(file: Path) -> None:
-    """Refuses sentences without texts: they would form one text, too long for memory."""
+    """Refuses sentences that are in no text; they would form one text that is too long for memory."""
     first = next(readers.read_sentences(file), None)
     if first is not None and not first.text:
         raise InputError(f"{file}: the sentences are in no <text>, which state carry needs; use reset or echo")
 
 
 def count_senses(train: Path, limit: int | None = None) -> Senses:
-    """The senses of the training corpus; also checks the whole corpus."""
+    """Counts the senses of the training corpus, and thereby checks the whole corpus."""
     senses = Senses()
     for labelled in readers.read_labelled(train, limit):
         senses.add(labelled)
@@ -177,7 +178,7 @@ def baseline(
     inventory: Mapping[tuple[str, str], str],
     choose: str | None = None,
 ) -> WsdRow:
-    """The most frequent sense, which needs no model."""
+    """Scores the most frequent sense, which needs no model."""
     right = {}
     for name, test in tests.items():
         pairs = [zip(each.sentence.instances, each.keys, strict=True) for each in test if each.keys]
@@ -195,7 +196,7 @@ def score(
     weights: Float[np.ndarray, " N"],
     choose: str | None = None,
 ) -> list[WsdRow]:
-    """The rows, computed from the sums of every sense's vectors."""
+    """Computes the rows from the sums of every sense's vectors."""
     names = [*layer_names(len(weights) + 1), BASELINE]
     right: dict[str, Int[np.ndarray, "sentences R"]] = {}
     sizes: dict[str, list[int]] = {}
@@ -230,7 +231,7 @@ def _answers(
     inventory: Mapping[tuple[str, str], str],
     weights: Float[np.ndarray, " N"],
 ) -> list[str | None]:
-    """The senses that the layers, the mix and the baseline give an instance."""
+    """Returns the senses that the layers, the mix and the baseline give an instance."""
     found, usual = senses.by_frequency(instance.lemma, instance.pos), _usual(instance, senses, inventory)
     if not found:
         return [usual] * (len(weights) + 2)
@@ -241,13 +242,13 @@ def _answers(
 
 
 def _usual(instance: Instance, senses: Senses, inventory: Mapping[tuple[str, str], str]) -> str | None:
-    """The most frequent sense in training, or the first of the inventory."""
+    """Returns the most frequent sense in training, or else the first of the inventory."""
     found = senses.by_frequency(instance.lemma, instance.pos)
     return found[0][0] if found else inventory.get((instance.lemma, instance.pos))
 
 
 def _nearest(means: Float[np.ndarray, "K R D"], vector: Float[np.ndarray, "R D"]) -> list[int]:
-    """For every row, the nearest of K means; in case of a tie, the first."""
+    """Returns the nearest of K means for every row; in case of a tie, the first."""
     cosines = np.einsum("krd,rd->kr", unit_vectors(means), unit_vectors(vector))
     return (cosines >= cosines.max(axis=0) - TIE).argmax(axis=0).tolist()
 
@@ -260,7 +261,7 @@ def _rows(
     inventory: Mapping[tuple[str, str], str],
     choose: str | None,
 ) -> list[WsdRow]:
-    """The rows, from how many instances of each sentence each of them has right."""
+    """Makes the rows; `right` counts the instances of each sentence that each row has right."""
     sizes = {name: sum(len(labelled.keys) for labelled in test) for name, test in tests.items()}
     words = [(one.lemma, one.pos) for test in tests.values() for each in test for one in each.sentence.instances]
     new = [word for word in words if word not in senses.numbers]
@@ -285,10 +286,10 @@ def _rows(
 
 
 def _show(record: RunRecord) -> Iterator[Block]:
-    """F1 by layer and test set, the counts of instances, and the differences of the chosen layer."""
+    """Shows F1 by layer and test set, the counts of instances, and the differences of the chosen layer."""
     rows, choose = record.rows, record.settings.get("choose")
     names = list(rows[0]["f1"])
-    rest = f"ALL{len(names) - 1}"  # all test sets but the one that chooses
+    rest = f"ALL{len(names) - 1}"  # all test sets except `choose`
     yield from blocks.by_layer("wsd", rows, "all", "F1")
     cells = [
         (

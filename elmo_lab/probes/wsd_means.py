@@ -1,8 +1,8 @@
-"""The average vector of every sense: the sums of its vectors over a labelled corpus, at every layer.
+"""Sums the vectors of every sense over a labelled corpus, at every layer.
 
-- the corpus is a stream; memory holds the sums (float32), never the vectors of all words
-- the sums are saved periodically, in one file with the position and the known words: a killed run resumes from it and
-  gives the same bits as an uninterrupted one
+- The corpus is read as a stream. Memory holds the sums (float32), never the vectors of all words.
+- The sums are saved periodically, in one file with the position and the known words. A killed run resumes from this
+  file and gives the same bits as an uninterrupted one.
 """
 
 import json
@@ -32,11 +32,11 @@ class Senses:
     """The senses of a corpus, numbered in order of appearance, and their frequencies."""
 
     numbers: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
-    """For every (lemma, part of speech), its sense keys in corpus order, with the number of each."""
+    """The sense keys of every (lemma, part of speech) in corpus order, with the number of each."""
     counts: list[int] = field(default_factory=list)
     """The number of instances of each sense; an instance with several keys counts for each."""
     sentences: int = 0
-    """Sentences with an instance."""
+    """The number of sentences with an instance."""
 
     def add(self, labelled: LabelledSentence) -> None:
         """Counts the senses of one sentence."""
@@ -50,12 +50,12 @@ class Senses:
                 self.counts[known[key]] += 1
 
     def numbers_of(self, instance: Instance, keys: Iterable[str]) -> list[int]:
-        """The numbers of an instance's senses."""
+        """Returns the numbers of an instance's senses."""
         known = self.numbers[instance.lemma, instance.pos]
         return [known[key] for key in keys]
 
     def by_frequency(self, lemma: str, pos: str) -> list[tuple[str, int]]:
-        """The keys and numbers of a word's senses, most frequent first, ties in corpus order; none for a new word."""
+        """Returns the keys and numbers of a word's senses, most frequent first; equals are in corpus order."""
         known = self.numbers.get((lemma, pos), {})
         return sorted(known.items(), key=lambda item: -self.counts[item[1]])
 
@@ -69,15 +69,15 @@ def sense_sums(
     minutes: float = 1.0,
     progress: Progress | None = None,
 ) -> Float[np.ndarray, "S N D"]:
-    """For every sense, the sum of its instances' vectors; an instance of several tokens is averaged first.
+    """Sums the vectors of every sense's instances; an instance of several tokens is averaged first.
 
-    With `checkpoint`, a file, the sums are written at regular intervals and at the end. If the file exists, they
-    continue from it: it must have been written with the same `settings` (else InputError). `progress` is told the
-    sentences done and the total.
+    If `checkpoint` is given, the sums are written to this file at regular intervals and at the end. If the file exists,
+    the sums continue from it. It must have been written with the same `settings`; otherwise, InputError is raised.
+    `progress` is called with the number of sentences that are done, and the total.
     """
     totals = np.zeros((len(senses.counts), embedder.n_layers, embedder.dim), np.float32)
-    embedder.words.clear()  # last bits may depend on which words are already known
-    kept = 0  # chunks in the file
+    embedder.words.clear()  # the last bits may depend on which words are already known
+    kept = 0  # the number of chunks in the file
     if checkpoint is not None and checkpoint.is_file():
         kept = _read(checkpoint, settings or {}, totals, embedder)
     saved, number, sentences = time.monotonic(), 0, 0
@@ -96,26 +96,23 @@ def sense_sums(
 
 
 def _add(totals: Float[np.ndarray, "S N D"], embedder: Embedder, chunk: list[LabelledSentence], senses: Senses) -> None:
-    """Adds one chunk's vectors, summed as float64 by sense."""
+    """Adds the vectors of one chunk, which are summed as float64 by sense."""
     vectors: list[np.ndarray] = []
     numbers: list[int] = []
     for instance, keys, vector in instance_vectors(embedder, chunk):
         numbers += senses.numbers_of(instance, keys)
         vectors += [vector] * len(keys)
-    if not numbers:  # with carried state, no sentence is skipped
+    if not numbers:  # a chunk may have no instance, since carried state skips no sentence
         return
     order = np.argsort(numbers, kind="stable")
     found, begins = np.unique(np.array(numbers)[order], return_index=True)
     totals[found] += np.add.reduceat(np.stack(vectors)[order], begins, axis=0, dtype=np.float64)
 
 
-# The file
-
-
 def _write(
     path: Path, settings: Mapping[str, Any], totals: Float[np.ndarray, "S N D"], embedder: Embedder, done: int
 ) -> None:
-    """Writes the file; its `run` is JSON in bytes."""
+    """Writes the checkpoint; its array `run` is JSON in bytes."""
     names, vectors = embedder.words.known()
     run = np.frombuffer(json.dumps({"settings": settings, "done": done, "words": names}).encode(), np.uint8)
     with advise_resume(path):
@@ -125,7 +122,7 @@ def _write(
 
 
 def _read(path: Path, settings: Mapping[str, Any], totals: Float[np.ndarray, "S N D"], embedder: Embedder) -> int:
-    """Restores what was saved; returns the number of finished chunks."""
+    """Restores what the checkpoint has; returns the number of finished chunks."""
     try:
         with path.open("rb") as file, np.load(file) as kept:
             run = json.loads(kept["run"].tobytes())

@@ -1,13 +1,13 @@
-"""Readers of word sense disambiguation: sentences with labelled words, their gold senses, and an inventory of senses.
+"""Reads data for word sense disambiguation: sentences with labelled words, their gold senses, and an inventory.
 
 The files are those of the framework of Raganato et al. (2017), plain, `.gz` or `.xz`:
 
-- `NAME.data.xml`: `<text>` of `<sentence>` of `<wf>` and `<instance id lemma pos>`, one word each
-- `NAME.gold.key.txt`: per line, the id of an instance and its sense keys, any of which is correct
-- an inventory: tab-separated lemma, part of speech and sense keys, most common first
+- `NAME.data.xml`: `<text>` contains `<sentence>`, which contains `<wf>` and `<instance id lemma pos>` for each word
+- `NAME.gold.key.txt`: a line has the id of an instance and its sense keys, any of which is correct
+- an inventory: a line has a lemma, its part of speech and its sense keys, the most common first, separated by tabs
 
 A word that is written as several ("Fulton County Grand Jury") is split into tokens at white space and underscores.
-XML is read as a stream by expat; a DOCTYPE is refused where it begins, so there are no entities to expand.
+XML is read as a stream by expat. A DOCTYPE is refused where it begins, so there are no entities to expand.
 """
 
 import re
@@ -26,15 +26,15 @@ BETWEEN_TOKENS = re.compile(r"[\s_]+")
 
 @dataclass(frozen=True)
 class Instance:
-    """A word, or several, with a sense to predict."""
+    """A word, or several words, with a sense to predict."""
 
     id: str
     lemma: str
     pos: str
     begin: int
-    """The index of its first token."""
+    """The index of the first token."""
     end: int
-    """The index after its last token."""
+    """The index after the last token."""
     line: int
 
 
@@ -45,7 +45,7 @@ class Sentence:
     tokens: tuple[str, ...]
     instances: tuple[Instance, ...]
     text: int = 0
-    """Number of its text: how many `<text>` have begun."""
+    """The number of the sentence's text: how many `<text>` have begun."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class LabelledSentence:
 
 
 def name_of(path: str | Path) -> str:
-    """The name of a data set: its file's name before `.data.xml`."""
+    """Returns the name of a data set, which is its file's name before `.data.xml`."""
     name, found, _ = Path(path).name.partition(DATA)
     if not found or not name:
         raise InputError(f"{path}: the name is not of the form NAME{DATA} (.xz, .gz); name such a file")
@@ -65,7 +65,7 @@ def name_of(path: str | Path) -> str:
 
 
 def keys_of(path: Path) -> Path:
-    """The file of gold keys beside a file of sentences."""
+    """Returns the file of gold keys beside a file of sentences."""
     names = [f"{name_of(path)}{KEYS}{suffix}" for suffix in COMPRESSED]
     for name in names:
         if path.with_name(name).is_file():
@@ -76,10 +76,10 @@ def keys_of(path: Path) -> Path:
 
 
 def read_labelled(path: Path, limit: int | None = None) -> Iterator[LabelledSentence]:
-    """The sentences of `NAME.data.xml` with the keys beside it, one at a time; at most `limit` of them.
+    """Yields the sentences of `NAME.data.xml` with the keys beside it, at most `limit` of them.
 
-    Raises InputError with file and line if an instance has no key or occurs twice, if a key has no instance (not with
-    `limit`), or if the files are invalid.
+    Raises InputError with file and line if an instance has no key or occurs twice, if a key has no instance, or if the
+    files are invalid. With `limit`, keys may have no instance.
     """
     file = keys_of(path)
     waiting = read_keys(file)
@@ -103,7 +103,7 @@ def read_labelled(path: Path, limit: int | None = None) -> Iterator[LabelledSent
 
 
 def read_keys(path: Path) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """For the id of every instance, its line in the file and its sense keys."""
+    """Returns the line in the file and the sense keys of every instance, by its id."""
     keys: dict[str, tuple[int, tuple[str, ...]]] = {}
     for number, line in numbered_lines(path):
         if not line.strip():
@@ -118,7 +118,7 @@ def read_keys(path: Path) -> dict[str, tuple[int, tuple[str, ...]]]:
 
 
 def read_inventory(path: Path) -> dict[tuple[str, str], str]:
-    """The first sense of every (lemma, part of speech)."""
+    """Reads the first sense of every (lemma, part of speech)."""
     first: dict[tuple[str, str], str] = {}
     for number, line in numbered_lines(path):
         if not line.strip():
@@ -134,7 +134,7 @@ def read_inventory(path: Path) -> dict[tuple[str, str], str]:
 
 
 def read_sentences(path: Path) -> Iterator[Sentence]:
-    """The sentences of an XML file, one at a time."""
+    """Yields the sentences of an XML file."""
     parser = expat.ParserCreate()
     parser.buffer_text = True
     reader = _Reader(path, parser)
@@ -157,23 +157,24 @@ def read_sentences(path: Path) -> Iterator[Sentence]:
 
 @dataclass
 class _Reader:
-    """The callbacks of the parser."""
+    """The callbacks of the parser, and the state of reading."""
 
     path: Path
     parser: expat.XMLParserType
     done: list[Sentence] = field(default_factory=list)
     tokens: list[str] | None = None
-    """The instances of the sentence that is being read."""
+    """The tokens of the sentence that is being read; None outside a sentence."""
     instances: list[Instance] = field(default_factory=list)
+    """The instances of that sentence."""
     word: tuple[str, dict[str, str]] | None = None
-    """The open element: its name and attributes."""
+    """The name and the attributes of the word that is being read; None outside a word."""
     written: list[str] = field(default_factory=list)
-    """Its text."""
+    """The text of that word, in parts."""
     texts: int = 0
     """The number of texts that have begun."""
 
     def take(self) -> list[Sentence]:
-        """The sentences that have ended since the last call."""
+        """Returns the sentences that have ended since the last call."""
         taken, self.done = self.done, []
         return taken
 
@@ -216,7 +217,7 @@ class _Reader:
         if not text:
             self._refuse(f"has an empty <{name}>", "write the word, or remove it")
         begin = len(self.tokens)
-        self.tokens += [part for part in BETWEEN_TOKENS.split(text) if part] or [text]  # a word of only underscores
+        self.tokens += [part for part in BETWEEN_TOKENS.split(text) if part] or [text]  # a word may be all underscores
         if name == "instance":
             id, lemma, pos = (attributes[key] for key in ("id", "lemma", "pos"))
             self.instances.append(Instance(id, lemma, pos, begin, len(self.tokens), self.parser.CurrentLineNumber))

@@ -1,8 +1,8 @@
-"""The vectors of labelled words, as the embedder's state policy reads their sentences.
+"""Computes the vectors of labelled words, by the embedder's state policy.
 
-- each sentence independently; sentences without an instance are skipped
-- with "carry", the sentences of a text in order, carrying the LSTM state over, as pretraining does with a document:
-  texts are the rows of the batch, and each text starts from the zero state
+Usually, each sentence is read independently, and sentences without an instance are skipped. With "carry", the sentences
+of a text are read in order and carry the LSTM state over, as pretraining does with a document. Texts are the rows of
+the batch, and each text starts from the zero state.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,12 +17,12 @@ from elmo_lab.probes.wsd_readers import Instance, LabelledSentence, Sentence
 
 tokens_of = attrgetter("sentence.tokens")
 NOTHING = LabelledSentence(Sentence((), ()), ())
-"""A placeholder once a text, or a row of the batch, has no more sentences."""
+"""A placeholder for a sentence, after the end of a row's text, or in a row without a text."""
 Vectors = Iterator[tuple[Instance, tuple[str, ...], Float[np.ndarray, "N D"]]]
 
 
 def sentence_batches(embedder: Embedder, corpus: Iterable[LabelledSentence]) -> Iterator[list[LabelledSentence]]:
-    """The batches that the embedder reads, in order: the same in every run, so that even the last bits are the same.
+    """Yields the batches that the embedder reads. They are the same in every run, so even the last bits are the same.
 
     With "carry", texts are side by side: their first sentences, then their second ones, and so on.
     """
@@ -36,7 +36,7 @@ def sentence_batches(embedder: Embedder, corpus: Iterable[LabelledSentence]) -> 
 
 
 def instance_vectors(embedder: Embedder, chunk: list[LabelledSentence]) -> Vectors:
-    """Every instance of a chunk with its keys and the mean of its tokens' vectors at every layer."""
+    """Yields every instance of a chunk with its keys, and the mean of its tokens' vectors at every layer."""
     for labelled, layers in embedder.embed_items(chunk, tokens_of, "all"):
         for instance, keys in zip(labelled.sentence.instances, labelled.keys, strict=True):
             yield instance, keys, layers[:, instance.begin : instance.end].mean(axis=1)
