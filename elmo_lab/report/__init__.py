@@ -1,4 +1,5 @@
-"""`elmo report`: the records of runs in folders as one page: what was measured, how, and on what.
+"""`elmo report`, which shows the records of runs as one page: what was measured, how, and on what.
 
-collect (files -> results) -> sections (results -> `document.Document`) -> page (HTML) or markdown; job runs them all.
+`collect` finds the results in files, `sections` makes a `document.Document` of them, and `page` or `markdown` renders
+it. `job` runs all of these.
 """

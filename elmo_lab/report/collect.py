@@ -1,6 +1,6 @@
-"""Folders -> the results in them: records of tasks and probes, runs of `elmo train`, and files of --json outputs.
+"""Finds the results in folders: records of tasks and probes, runs of `elmo train`, and files of --json outputs.
 
-Names are relative to the given folders: no other part of a machine's paths gets into a report.
+Names are relative to the given folders, so that no other part of a machine's paths gets into a report.
 """
 
 import json
@@ -42,7 +42,7 @@ class JsonFile:
 
 @dataclass(frozen=True)
 class Results:
-    """All results, each kind ordered by name."""
+    """All results, by their kind."""
 
     tasks: list[RecordedRun] = field(default_factory=list)
     probes: list[RecordedRun] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Results:
 
 
 def collect(paths: Sequence[Path]) -> Results:
-    """The results in folders and files. Raises InputError if one is missing or damaged, or nothing is found."""
+    """Finds the results in folders and files. Raises InputError if one is missing or damaged, or there are none."""
     results = Results()
     for path in paths:
         if not path.exists():
@@ -64,7 +64,7 @@ def collect(paths: Sequence[Path]) -> Results:
         for folder, inside, files in os.walk(root, followlinks=True):
             inside[:] = sorted(each for each in inside if each not in SKIPPED and not each.startswith("."))
             if (real := os.path.realpath(folder)) in seen:
-                inside.clear()  # it was fully searched, or a link leads back to it
+                inside.clear()  # this folder was searched before, or a link leads back to it
                 continue
             seen.add(real)
             below = "/".join((name, *Path(folder).relative_to(root).parts))
@@ -76,7 +76,7 @@ def collect(paths: Sequence[Path]) -> Results:
 
 
 def _named(roots: Sequence[Path]) -> dict[Path, str]:
-    """The given paths by name; equal names get as much of the path as distinguishes them."""
+    """Names the given paths; equal names get as much of the path as distinguishes them."""
     found: dict[Path, str] = {}
     for root in dict.fromkeys(roots):
         others = [other for other in set(roots) if other != root]
@@ -86,12 +86,12 @@ def _named(roots: Sequence[Path]) -> dict[Path, str]:
 
 
 def _add_folder(results: Results, folder: Path, name: str, files: set[str], inside: list[str]) -> list[str]:
-    """Adds what a folder is; returns which folders inside may hold other results."""
+    """Adds the results that a folder is; returns the folders inside that may hold others."""
     if record.RECORD in files:
         found = RecordedRun(name, folder, record.read(folder))
         if found.record.kind == "probe":
             results.probes.append(found)
-            return []  # the runs that it trained are in its rows
+            return []  # the probe's rows have the runs that it trained
         results.tasks.append(found)
     if {"train.json", "metrics.jsonl"} <= files:
         results.pretrainings.append(pretraining.read(name, folder))
@@ -114,7 +114,7 @@ def _add_file(results: Results, path: Path, name: str) -> bool:
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """The JSON object of a file; empty if it is something else, or too large to be a result."""
+    """Reads the JSON object of a file; it is empty if the file is something else, or too large for a result."""
     if path.suffix != ".json" or not path.is_file() or path.stat().st_size > LARGEST:
         return {}
     try:

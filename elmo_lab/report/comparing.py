@@ -1,4 +1,4 @@
-"""Records of tasks -> those that are compared: the arms of a task on the same data, as in the paper's Table 1."""
+"""Compares records of tasks: the arms of a task on the same data, as in the paper's Table 1."""
 
 import statistics
 from collections.abc import Iterator, Sequence
@@ -29,31 +29,31 @@ class ReportedArm:
 
     @property
     def place(self) -> str:
-        """Where its network reads ELMo: none, input, output or both."""
+        """The place where the network reads ELMo: none, input, output or both."""
         return self.run.record.settings["inputs"].get("elmo", "none")
 
     @property
     def vectors(self) -> str | None:
-        """The hash of its static vectors; None without any."""
+        """The hash of the static vectors; None if there are none."""
         return self.run.record.data.get("vectors")
 
     @property
     def scores(self) -> tuple[str, ...]:
-        """The names of the scores that are shown, that which is compared first."""
+        """The names of the scores that are shown. The first of them is compared."""
         try:
             task = tasks.find(self.run.record.name)
-        except InputError:  # of a package that is not installed here
+        except InputError:  # the task's package is not installed here
             return tuple(self.run.record.rows[0]["dev"])
         return tuple(dict.fromkeys((task.metric, *task.columns)))
 
     def values(self, part: str) -> list[float]:
-        """The compared score on a part of the data, by seed; empty if some seed has none."""
+        """Returns the compared score of each seed on a part of the data; none if a seed lacks it."""
         rows = self.run.record.rows
         return [row[part][self.scores[0]] for row in rows] if all(part in row for row in rows) else []
 
 
 def sections(runs: Sequence[RecordedRun]) -> Iterator[Section]:
-    """One section, if there are runs of tasks. Raises InputError if a record has no scores."""
+    """Yields one section, if there are runs of tasks. Raises InputError if a record has no scores."""
     if not runs:
         return
     try:
@@ -80,10 +80,10 @@ def _blocks(runs: Sequence[RecordedRun]) -> Iterator[Block]:
 
 
 def comparable_arms(runs: Sequence[RecordedRun]) -> list[list[ReportedArm]]:
-    """The arms of a folder by task and data, the best without ELMo first, then the others by name.
+    """Groups the arms of a folder by task and data, the best without ELMo first, then the others by name.
 
-    Of an arm's trials (`arm/trial-1` ...), only the best on dev by the first seed is one. Arms are also
-    divided by the hash of their static vectors, if there are several.
+    Of an arm's trials (`arm/trial-1` ...), only the one whose first seed is best on dev is an arm. If arms have
+    different static vectors, they are also grouped by these vectors' hash.
     """
     alike: dict[str, dict[tuple[str, str], ReportedArm]] = {}
     for run in runs:
@@ -94,7 +94,7 @@ def comparable_arms(runs: Sequence[RecordedRun]) -> list[list[ReportedArm]]:
         data = [record.data.get(part) or record.settings.get(part) for part in ("train", "dev", "test")]
         limits = [record.settings.get(key) for key in ("max_train", "train_fraction")]
         arms = alike.setdefault(repr([parent, record.name, record.version, data, limits]), {})
-        key = name, arm.place  # runs with other inputs are no trials of one arm
+        key = name, arm.place  # runs with ELMo at another place are no trials of this arm
         if key not in arms or arm.values("dev")[0] > arms[key].values("dev")[0]:
             arms[key] = arm
     found: dict[tuple[str, str | None], list[ReportedArm]] = {}
@@ -106,7 +106,7 @@ def comparable_arms(runs: Sequence[RecordedRun]) -> list[list[ReportedArm]]:
 
 
 def _ordered(arms: Sequence[ReportedArm]) -> list[ReportedArm]:
-    """The best without ELMo first, then the others by name."""
+    """Orders arms: the best without ELMo first, then the others by name."""
     bare = [arm for arm in arms if arm.place == "none"]
     first = max(bare, key=lambda arm: statistics.fmean(arm.values("dev")), default=None)
     return sorted(arms, key=lambda arm: (arm is not first, arm.name))
@@ -117,14 +117,14 @@ def _part(arms: Sequence[ReportedArm]) -> str:
 
 
 def _title(arms: Sequence[ReportedArm]) -> str:
-    """The folder of the arms, with the task where the folder does not name it."""
+    """Names the folder of the arms, and the task if the folder does not name it."""
     record = arms[0].run.record
     folder = arms[0].run.name.rpartition("/")[0] if len(arms) > 1 else arms[0].run.name
     return folder if record.name in folder else f"{folder} ({record.name})"
 
 
 def _gain(arms: Sequence[ReportedArm]) -> figures.Gain | None:
-    """The first arm and the best with ELMo; None without both."""
+    """Compares the first arm with the best with ELMo; returns None if one is missing."""
     part, first = _part(arms), arms[0]
     best = max(
         (arm for arm in arms if arm.place != "none"), key=lambda arm: statistics.fmean(arm.values("dev")), default=None
@@ -151,7 +151,7 @@ def _rows(arms: Sequence[ReportedArm]) -> Iterator[tuple[str, ...]]:
 
 
 def _by_seed(arm: ReportedArm) -> Block:
-    """One row a seed: the shown scores, and how training went."""
+    """Shows one row per seed: the scores, and how training went."""
     parts = [part for part in ("dev", "test") if arm.values(part)]
     head = ["seed", *(f"{part} {name}" for part in parts for name in arm.scores), "best epoch", "updates", "ended by"]
     rows = [

@@ -1,4 +1,4 @@
-"""`elmo report`: folders of results -> an HTML page, or Markdown with its figures beside it, or both."""
+"""Writes the report on folders of results: an HTML page, or Markdown with its figures beside it, or both."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,7 +49,7 @@ def write_report(
 
 
 def _html_file(output: Path) -> Path:
-    """The page: the given file, or the folder's."""
+    """Returns the file of the page: the given file, or the one in the given folder."""
     if output.suffix not in (".html", ".htm"):
         if output.is_file():
             raise InputError(f"{output}: is a file; name an .html file, or a folder")

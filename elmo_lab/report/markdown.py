@@ -1,4 +1,4 @@
-"""A `Document` -> Markdown, with figures as files in a folder beside it."""
+"""Renders a `Document` as Markdown, with figures as files in a folder beside it."""
 
 import html
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ from elmo_lab import figures
 from elmo_lab.document import Block, Code, Details, Document, Figure, Figures, Heading, Table, Text
 
 SPECIAL = frozenset("\\`*_{}[]<>#|~$&")
-"""Characters with a meaning anywhere in Markdown, or in HTML inside it."""
+"""The characters that have a meaning anywhere in Markdown, or in HTML inside it."""
 
 
 def render(document: Document, folder: str) -> tuple[str, dict[str, bytes]]:
-    """The page, and the figures by file name; `folder` is the prefix of links to them."""
+    """Returns the page, and the figures by file name; `folder` is the prefix of links to them."""
     drawn: dict[str, bytes] = {}
     lines = [f"# {escape_markdown(document.title)}", "", *_blocks(document.intro, folder, drawn)]
     for section in document.sections:
@@ -22,7 +22,7 @@ def render(document: Document, folder: str) -> tuple[str, dict[str, bytes]]:
 
 
 def escape_markdown(text: str) -> str:
-    """Text escaped, on one line."""
+    """Escapes text, and puts it on one line."""
     return "".join(f"\\{letter}" if letter in SPECIAL else letter for letter in " ".join(text.split()))
 
 
@@ -46,7 +46,7 @@ def _blocks(blocks: tuple[Block, ...], folder: str, drawn: dict[str, bytes]) -> 
 
 
 def _code(text: str) -> list[str]:
-    """Code in a fence longer than any in it."""
+    """Puts code in a fence that is longer than any in the code."""
     fence = "```"
     while fence in text:
         fence += "`"
@@ -65,7 +65,7 @@ def _row(cells: tuple[str, ...]) -> str:
 
 
 def _image(figure: Figure, folder: str, drawn: dict[str, bytes]) -> str:
-    """The figure as a file; repeated names get a number."""
+    """Draws a figure as a file, and links to it; repeated names get a number."""
     name, number = f"{figure.name}.svg", 1
     while name in drawn:
         number += 1

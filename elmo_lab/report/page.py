@@ -1,4 +1,4 @@
-"""A `Document` -> one self-contained HTML page: no scripts, no other files, light and dark, wide and narrow."""
+"""Renders a `Document` as one self-contained HTML page, for light and dark, wide and narrow screens."""
 
 import base64
 from collections.abc import Iterator
@@ -67,13 +67,13 @@ pre { background: var(--faint); border-radius: 4px; padding: 0.7rem 0.9rem; marg
 @media print { details { display: none; } main { max-width: none; } }
 """
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""The page may load nothing and run no script, whatever a name contains."""
+"""The policy that lets the page load nothing and run no script, whatever a name contains."""
 LONG = 20
-"""Characters of a cell from which its column wraps if the page is narrower than the table."""
+"""The length of a cell above which its column wraps if the page is narrower than the table."""
 
 
 def render(document: Document) -> str:
-    """The page, with all results escaped."""
+    """Returns the page, with all results escaped."""
     anchored = list(zip(document.anchors(), document.sections, strict=True))
     links = "".join(f'<li><a href="#{anchor}">{escape(section.title)}</a></li>' for anchor, section in anchored)
     parts = [
@@ -128,7 +128,7 @@ def _blocks(blocks: tuple[Block, ...]) -> Iterator[str]:
 
 
 def _table(table: Table) -> Iterator[str]:
-    """A table in a box that scrolls if the page is narrower."""
+    """Renders a table in a box that scrolls if the page is narrower."""
     classes = [_class(table, column) for column in range(len(table.head))]
     yield f'<div class="scroll" role="region" aria-label="{escape(", ".join(table.head))}" tabindex="0"><table>'
     head = "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for name, kind in zip(table.head, classes, strict=True))
@@ -143,7 +143,7 @@ def _table(table: Table) -> Iterator[str]:
 
 
 def _group(table: Table, place: int, kind: str) -> str:
-    """The cell that spans several rows."""
+    """Renders the first cell of a group, which spans all its rows."""
     size = 1
     while place + size < len(table.rows) and not table.starts_group(place + size):
         size += 1
@@ -152,7 +152,7 @@ def _group(table: Table, place: int, kind: str) -> str:
 
 
 def _class(table: Table, column: int) -> str:
-    """The attribute with the kind of a column."""
+    """Returns the attribute with the kinds of a column."""
     kinds = {
         "number": table.is_numeric(column),
         "papers": table.is_papers(column),
@@ -163,7 +163,7 @@ def _class(table: Table, column: int) -> str:
 
 
 def _picture(figure: Figure) -> str:
-    """The figure for light and for dark pages."""
+    """Renders the figure for light and for dark pages."""
     light, dark = (_data(figures.svg(figure.draw(is_dark))) for is_dark in (False, True))
     return (
         f'<picture><source srcset="{dark}" media="(prefers-color-scheme: dark)">'

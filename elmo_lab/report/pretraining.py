@@ -1,4 +1,4 @@
-"""Runs of `elmo train` -> their section of a report: the perplexities, and the learning curves."""
+"""The section of a report on runs of `elmo train`: the perplexities, and the learning curves."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,14 +20,14 @@ class PretrainingRun:
     name: str
     config: dict[str, Any]
     card: dict[str, Any]
-    """The card of its newest model; empty if there is none yet."""
+    """The card of the newest model; empty if there is none yet."""
     curve: list[dict[str, Any]]
     """The perplexities of the newest held-out text, by words read."""
     words_a_second: float | None
 
 
 def read(name: str, folder: Path) -> PretrainingRun:
-    """The run in a folder; unfinished lines of its metrics are skipped. Raises InputError if a file is damaged."""
+    """Reads the run in a folder; skips unfinished lines of its metrics. Raises InputError if a file is damaged."""
     points = []
     for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
         try:
@@ -45,14 +45,14 @@ def read(name: str, folder: Path) -> PretrainingRun:
 
 
 def newest_perplexities(metrics: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The perplexities of the newest held-out text, of the lines of `metrics.jsonl`; a resumed run may have another."""
+    """Returns the lines of `metrics.jsonl` with the newest held-out text; a resumed run may have had another one."""
     points = [point for point in metrics if point.get("carry_mean") is not None]  # null in a network that has diverged
     text = points[-1].get("measured_on") if points else None
     return [point for point in points if point.get("measured_on", text) == text]
 
 
 def sections(runs: Sequence[PretrainingRun]) -> Iterator[Section]:
-    """One section, if there are runs."""
+    """Yields one section, if there are runs."""
     if not runs:
         return
     head = ("run", "words read", "held-out text", "carried", "by sentence", "without unknown", "words a second", "date")
@@ -85,7 +85,7 @@ def _cells(run: PretrainingRun) -> tuple[str, ...]:
 
 
 def _curve(run: PretrainingRun) -> Figures:
-    """Perplexity against words read, for both state policies."""
+    """Draws the perplexity against the words read, for both state policies."""
     words = [float(point.get("tokens", point["step"])) for point in run.curve]
     lines = [
         figures.Series(name, words, [float(point[f"{policy}_mean"]) for point in run.curve])

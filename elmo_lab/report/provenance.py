@@ -1,4 +1,4 @@
-"""What a record's numbers depend on: the command, the settings, the versions."""
+"""Shows what a record's numbers depend on: the command, the settings and the versions."""
 
 import shlex
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from elmo_lab.record import RunRecord, setting_lines, without_folders
 
 
 def provenance(record: RunRecord) -> Iterator[Block]:
-    """The command that made a record, and everything else that it says but its rows."""
+    """Shows the command that made a record, the settings, the biLM, the data and the versions."""
     yield Text("Made by:")
     yield Code(shlex.join(without_folders(record.argv)))
     settings = {key: value for key, value in record.settings.items() if key != "output"}

@@ -1,4 +1,4 @@
-"""Results -> the sections of a report."""
+"""Makes the sections of a report from results."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from elmo_lab.report.provenance import provenance
 
 
 def document(results: Results, title: str) -> Document:
-    """The whole report."""
+    """Returns the whole report."""
     counts = {
         "run": len(results.tasks),
         "probe": len(results.probes),
@@ -46,7 +46,7 @@ def _plural(what: str, number: int) -> str:
 
 
 def _probes(runs: Sequence[RecordedRun]) -> Iterator[Section]:
-    """One section a probe; its title has the folder if there are several of a kind."""
+    """Yields one section per record of a probe. Its title has the folder if a probe has several records."""
     names = [run.record.name for run in runs]
     for run in runs:
         title, found = _shown(run)
@@ -58,7 +58,7 @@ def _probes(runs: Sequence[RecordedRun]) -> Iterator[Section]:
 
 
 def _shown(run: RecordedRun) -> tuple[str, list[Block]]:
-    """The title and the blocks of a probe's record; its plain rows if its package is not installed here."""
+    """Returns the title and the blocks of a record; if the probe is not installed here, its rows are shown plainly."""
     name = run.record.name
     if name not in entry_points_of(probes.GROUP):
         return f"Probe {name}", list(blocks.plain_tables(run.record.rows)) if run.record.rows else []
@@ -84,7 +84,7 @@ def _perplexities(files: Sequence[JsonFile]) -> Iterator[Section]:
 
 
 def _policies(file: JsonFile) -> Iterator[tuple[str, ...]]:
-    """One row a state policy."""
+    """Yields one row per state policy."""
     values, model = file.values, without_folders((file.values.get("bilm") or {}).get("model", ""))
     size = (values["vocabulary"] or {}).get("size", 0)
     for policy, numbers in values["perplexity"].items():
@@ -115,7 +115,7 @@ def _scores(file: JsonFile) -> str:
 
 
 def _machines(results: Results) -> Iterator[Section]:
-    """The machines of the records, and the versions on them."""
+    """Yields a section on the machines of the records, and the versions on them."""
     cards = [run.record.machine for run in (*results.tasks, *results.probes)]
     if cards:
         yield Section(
@@ -124,7 +124,7 @@ def _machines(results: Results) -> Iterator[Section]:
 
 
 def machines_table(cards: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> Table:
-    """One row per machine, as these keys of its card say it, with the first and last date and the number of results."""
+    """Shows one row per machine: these keys of its card, the first and last date, and the number of results."""
     made: dict[tuple[str, ...], list[str]] = {}
     for card in cards:
         made.setdefault(tuple(str(card.get(key, "")) for key in keys), []).append(str(card.get("date", "")))
