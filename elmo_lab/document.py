@@ -1,6 +1,6 @@
-"""What is shown of results, in any format: texts, tables, figures and folded parts, in sections of a document.
+"""Documents of results, for any format: texts, tables, figures and folded parts, in sections.
 
-Everything is plain text; the writers of HTML and Markdown escape it.
+All strings are plain text, which the writers of HTML and Markdown escape.
 """
 
 import re
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 ABSENT = "-"
-"""A table cell without a number."""
+"""The text of a table cell without a number."""
 PAPERS = "paper's"
 """The prefix of the heads of columns with the paper's numbers."""
 NUMBER = re.compile(r"[+-]?[0-9][0-9,]*(\.[0-9]+)?( %)?( of [0-9]+)?")
@@ -38,40 +38,40 @@ class Code:
 
 @dataclass(frozen=True)
 class Table:
-    """Cells of text; every row has as many as the head."""
+    """A table with cells of text; every row has as many as the head."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     groups: bool = False
-    """Rows with the same first column belong together: it is shown once."""
+    """Whether adjacent rows with the same first cell form a group, which shows this cell once."""
 
     def __post_init__(self) -> None:
         assert all(len(row) == len(self.head) for row in self.rows), "a row of another length than the head"
 
     def is_numeric(self, column: int) -> bool:
-        """Whether a column has only numbers, with signs and units."""
+        """Returns whether a column has only numbers, with signs and units."""
         cells = [row[column] for row in self.rows if row[column]]
         return bool(cells) and all(cell == ABSENT or NUMBER.fullmatch(cell) for cell in cells)
 
     def is_papers(self, column: int) -> bool:
-        """Whether a column has the paper's numbers, not ours."""
+        """Returns whether a column has the paper's numbers, not ours."""
         return self.head[column].startswith(PAPERS)
 
     def starts_group(self, number: int) -> bool:
-        """Whether a row is the first of its group."""
+        """Returns whether a row is the first of its group."""
         return not self.groups or number == 0 or self.rows[number][0] != self.rows[number - 1][0]
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure, drawn when it is written."""
+    """A figure, which is drawn when it is written."""
 
     name: str
-    """The file's name: lower-case letters, digits and hyphens; unique in the report."""
+    """The name of the file, of lower-case letters, digits and hyphens. It should be unique in the report."""
     alt: str
     """The alternative text."""
     draw: Callable[[bool], Any] = field(repr=False)
-    """Whether the page is dark -> a figure of matplotlib."""
+    """The function that draws the figure with matplotlib. Its argument is whether the page is dark."""
 
 
 @dataclass(frozen=True)
@@ -103,14 +103,14 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """The whole."""
+    """A document with a title, an introduction and sections."""
 
     title: str
     intro: tuple[Block, ...]
     sections: tuple[Section, ...]
 
     def anchors(self) -> list[str]:
-        """The anchors of the sections; repeated ones get a number."""
+        """Returns the anchors of the sections; repeated ones get a number."""
         found: list[str] = []
         for section in self.sections:
             name = anchor = slug(section.title) or "section"
@@ -122,7 +122,7 @@ class Document:
         return found
 
     def figures(self) -> Iterator[tuple[str, str, Figure]]:
-        """All figures, with the titles of their sections and their captions."""
+        """Yields all figures, with the titles of their sections and their captions."""
         for section in self.sections:
             for block in _unfolded(section.blocks):
                 if isinstance(block, Figures):
@@ -137,12 +137,12 @@ def _unfolded(blocks: tuple[Block, ...]) -> Iterator[Block]:
 
 
 def slug(text: str) -> str:
-    """Lower-case letters, digits and single hyphens."""
+    """Turns text into lower-case letters, digits and single hyphens."""
     kept = "".join(letter if letter.isascii() and letter.isalnum() else " " for letter in text.lower())
     return "-".join(kept.split())
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], groups: bool = False) -> Table:
-    """A table without empty columns."""
+    """Makes a table, without empty columns."""
     kept = [place for place in range(len(head)) if any(row[place] for row in rows)]
     return Table(tuple(head[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows), groups)

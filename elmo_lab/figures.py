@@ -1,9 +1,9 @@
-"""Figures: rows of numbers -> matplotlib drawings (the extra `probes`), for light and dark pages.
+"""Draws rows of numbers with matplotlib (the extra `probes`), for light and dark pages.
 
-- one function per figure; each takes `dark` and returns a `Figure`, which `svg` and `png` turn into bytes and `save`
-  into a file
-- no window and no global state: pyplot and its settings files are not used
-- the same rows give the same bytes: no date is written, and the ids in an SVG are a hash of its content
+- Each figure has a function, which takes `dark` and returns a `Figure`. `svg` turns it into bytes, and `save` writes it
+  to a file.
+- There is no window and no global state, since pyplot and its settings files are not used.
+- The same rows give the same bytes: no date is written, and the ids in an SVG are a hash of its content.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".svg", ".png")
 WIDTH, HEIGHT = 4.6, 3.0
-"""Inches; narrow, so that text stays readable when a phone shrinks the figure."""
+"""The usual size in inches. It is narrow, so that text stays readable when a phone shrinks the figure."""
 LETTER = 0.07
-"""Inches of a letter of a label, about."""
+"""The approximate width of a letter of a label, in inches."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
-"""Markers of lines, besides colours, for colour-blind readers."""
+"""The markers of lines. Together with the colours, they tell lines apart for colour-blind readers."""
 THIRD = 1 / 3
-"""Figure 2 of the paper marks weights below this: an even share of three layers."""
+"""The weight below which Figure 2 of the paper marks a layer: an even share of three layers."""
 DARKEST = 0.8
 """The share at which a heat map's cell is darkest."""
 
@@ -43,8 +43,9 @@ class Style:
     faint: str
     """The colour of axes and grids."""
     low: str
-    """The colours of small and of large numbers in a heat map."""
+    """The colour of small numbers in a heat map."""
     high: str
+    """The colour of large numbers in a heat map."""
     lines: tuple[str, ...]
 
 
@@ -76,16 +77,16 @@ class Series:
     x: Sequence[float]
     y: Sequence[float]
     error: Sequence[float] | None = None
-    """Error bars, up and down from `y`."""
+    """The error bars, which extend up and down from `y`."""
     dashed: bool = False
     """Whether the line is dashed, as a baseline's is."""
     marked: bool = True
-    """Whether to show points, not only the line."""
+    """Whether the points of the line have markers."""
 
 
 @dataclass(frozen=True)
 class Gain:
-    """A task's scores; None where there is no such run."""
+    """The scores of a task. A score is None if there is no such run."""
 
     name: str
     before: float
@@ -97,7 +98,7 @@ class Gain:
 
     @property
     def scores(self) -> list[float]:
-        """The scores that are known."""
+        """The scores that are not None."""
         return [score for score in (self.before, self.after, self.tuned) if score is not None]
 
 
@@ -120,12 +121,12 @@ class LayerShare(Protocol):
 
 
 def svg(figure: "Figure", transparent: bool = True) -> bytes:
-    """The figure as SVG, with text as shapes, so it looks the same everywhere."""
+    """Returns the figure as SVG. Its text is drawn as shapes, so it looks the same everywhere."""
     return figure_file.as_bytes(figure, "svg", transparent)
 
 
 def save(figure: "Figure", path: Path, overwrite: bool = False) -> None:
-    """Writes a figure as SVG or PNG, by its name. Raises InputError for other names, OSError if the file exists."""
+    """Writes a figure as SVG or PNG, by the file's name. Raises InputError for other names, OSError if it exists."""
     figure_file.save_figure(figure, path, SUFFIXES, overwrite)
 
 
@@ -143,7 +144,7 @@ def lines(
     x_scale: Literal["linear", "log"] = "linear",
     y_scale: Literal["linear", "log"] = "linear",
 ) -> "Figure":
-    """Lines over one x, with a legend below if there are several. `x_ticks`, if given, are the only ticks."""
+    """Draws lines, with a legend below if there are several. If `x_ticks` are given, they are the only ticks of x."""
     style = style_of(dark)
     with plot_defaults():
         figure, axes = _canvas(style)
@@ -170,7 +171,7 @@ def lines(
 
 
 def gains(rows: Sequence[Gain], x_label: str, dark: bool = False) -> "Figure":
-    """One line per task, from its score without ELMo to that with it; the first task is at the top."""
+    """Draws a line per task, from its score without ELMo to that with it; the first task is at the top."""
     style = style_of(dark)
     points = {
         "without ELMo": (style.note, "o", [row.before for row in rows]),
@@ -198,15 +199,14 @@ def gains(rows: Sequence[Gain], x_label: str, dark: bool = False) -> "Figure":
 
 
 def layer_weights(rows: Sequence[LayerShare], dark: bool = False) -> "Figure":
-    """Which layers the task models read: one row per run, one column per layer, one panel per place (Figure 2 of the
-    paper).
+    """Draws the layers that task models read: a row per run, a column per layer, a panel per place (Figure 2).
 
-    The number is the layer's share; shares below a third are hatched. Beside each row is the mix's gamma.
+    Each number is the layer's share; shares below a third are hatched. The mix's gamma is beside its row.
     """
     if not rows:
         raise InputError("no weights to draw; give runs with ELMo")
     style = style_of(dark)
-    places = sorted({row.place for row in rows})  # input, output
+    places = sorted({row.place for row in rows})
     runs = list(dict.fromkeys((row.task, row.run) for row in rows))
     layers = 1 + max(row.layer for row in rows)
     with plot_defaults():
@@ -218,7 +218,7 @@ def layer_weights(rows: Sequence[LayerShare], dark: bool = False) -> "Figure":
         figure, panels = _axes(*size, style, len(places))
         for place, axes in zip(places, panels, strict=True):
             _heat_map([row for row in rows if row.place == place], runs, layers, axes, colours, style)
-            middle = layers / (2 * layers + 1.7)  # of the cells, without the gamma column
+            middle = layers / (2 * layers + 1.7)  # this centres the title over the cells, without the gamma column
             axes.set_title(f"at the {place}", x=middle, color=style.ink, fontsize=10)
         panels[0].set_yticks(range(len(runs)), [_label(*run) for run in runs], color=style.ink)
     return figure
@@ -227,7 +227,7 @@ def layer_weights(rows: Sequence[LayerShare], dark: bool = False) -> "Figure":
 def _heat_map(
     rows: Sequence[LayerShare], runs: Sequence[tuple[str, str]], layers: int, axes: Any, colours: Any, style: Style
 ) -> None:
-    """The cells of one place."""
+    """Draws the cells of one place."""
     from matplotlib.patches import Rectangle
 
     lines = {run: number for number, run in enumerate(runs)}
@@ -250,22 +250,22 @@ def _heat_map(
 
 
 def _label(task: str, run: str) -> str:
-    """A run's name, with its task if the name lacks it."""
+    """Returns a run's name, with its task if the name lacks it."""
     return run if task in run else f"{task}: {run}"
 
 
 def _length(names: Iterable[str]) -> float:
-    """About how many inches the longest name takes."""
+    """Estimates how many inches the longest name takes."""
     return LETTER * max(map(len, names), default=0)
 
 
 def style_of(dark: bool) -> Style:
-    """The style of a light or a dark page."""
+    """Returns the style of a light or a dark page."""
     return DARK if dark else LIGHT
 
 
 def _axes(width: float, height: float, style: Style, columns: int = 1) -> "tuple[Figure, list[Axes]]":
-    """A figure of this size in inches, and axes side by side without frames."""
+    """Makes a figure of this size in inches, with axes side by side without frames."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), facecolor=style.paper, layout="constrained")
@@ -300,7 +300,7 @@ def _legend(figure: "Figure", axes: "Axes", style: Style) -> None:
 
 
 def _few_ticks(axes: "Axes") -> None:
-    """Labels at 1, 2, 3 and 5 times the powers of ten, as whole numbers."""
+    """Puts labels at 1, 2, 3 and 5 times the powers of ten."""
     from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
@@ -310,7 +310,7 @@ def _few_ticks(axes: "Axes") -> None:
 
 
 def _short(value: float, place: Any) -> str:
-    """1.5M, 20k, 300."""
+    """Formats a number for an axis, such as 1.5M, 20k or 300."""
     for size, letter in ((1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:g}{letter}"

@@ -1,4 +1,4 @@
-"""Tasks and probes by name, of this package and of others: the entry points `elmo.tasks` and `elmo.probes`."""
+"""Finds tasks and probes by name, of this package and of others, by the entry points `elmo.tasks` and `elmo.probes`."""
 
 import tomllib
 from functools import cache
@@ -10,11 +10,11 @@ from elmo.errors import InputError
 
 T = TypeVar("T")
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
-"""What a clone's packages register, whenever it was installed; a wheel has no such file."""
+"""The file with the entry points of a clone, read so that a clone needs no reinstallation. A wheel has no such file."""
 
 
 def entry_points_of(group: str) -> dict[str, EntryPoint]:
-    """The entry points of a group by name: this project's in the order of pyproject.toml, then those of others."""
+    """Returns the entry points of a group by name: this project's, in pyproject.toml's order, then those of others."""
     others = sorted(entry_points(group=group), key=lambda point: point.name)
     return {point.name: point for point in (*_of_clone(group), *others)}
 
@@ -24,16 +24,16 @@ def _of_clone(group: str) -> tuple[EntryPoint, ...]:
     if not PROJECT.is_file():
         return ()
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8")).get("project", {})
-    if project.get("name") != "elmo-torch":  # one that another package has left beside this one
+    if project.get("name") != "elmo-torch":  # another package has left it beside this one
         return ()
     groups = project["entry-points"]
     return tuple(EntryPoint(name, value, group) for name, value in groups.get(group, {}).items())
 
 
 def find(group: str, kind: type[T], name: str) -> T:
-    """The `kind`, such as `Task`, of that name.
+    """Returns the object of class `kind`, such as `Task`, with a name.
 
-    Raises InputError for an unknown name, for a package that cannot be imported, and if that is no `kind` of this name.
+    Raises InputError if the name is unknown, its package cannot be imported, or the object is no `kind` of this name.
     """
     found, what = entry_points_of(group), kind.__name__.lower()
     if name not in found:

@@ -1,4 +1,4 @@
-"""The record of a run: `record.json` in its folder, which is all that reports and tables of results read of it."""
+"""The record of a run, `record.json` in its folder. Reports and tables of results read nothing else of a run."""
 
 import json
 import platform
@@ -21,18 +21,18 @@ RECORD = "record.json"
 KINDS = {
     "name": str, "version": str, "settings": dict, "rows": list, "argv": list, "versions": dict, "machine": dict
 }  # fmt: skip
-"""The types of what every record has."""
+"""The types of the fields that every record has."""
 REMEDY = "produce the result again, or remove it"
 
 
 def running_command() -> list[str]:
-    """The words of the running command; of `python -m elmo`, those of `elmo`."""
+    """Returns the words of the running command; `python -m elmo` counts as `elmo`."""
     program = Path(sys.argv[0])
     return ["elmo" if program.stem in ("elmo", "__main__") else program.name, *sys.argv[1:]]
 
 
 def package_versions() -> dict[str, str]:
-    """The versions of what computes."""
+    """Returns the versions of Python and of the packages that compute."""
     return {
         "elmo": __version__,
         "python": platform.python_version(),
@@ -43,20 +43,20 @@ def package_versions() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What a run was, and its numbers."""
+    """The description of a run, and its numbers."""
 
     kind: Literal["task", "probe"]
     name: str
     """The name of the task or probe."""
     version: str
-    """The task's or probe's; numbers of different versions are not comparable."""
+    """The version of the task or probe; numbers of different versions are not comparable."""
     settings: dict[str, Any]
     rows: list[dict[str, Any]]
-    """The numbers: of a task one row a seed, of a probe as it defines them."""
+    """The numbers. A task has one row per seed; a probe defines its own rows."""
     bilm: Mapping[str, Any] | None = None
-    """The card of the biLM, with its hash; None without one."""
+    """The card of the biLM, with its hash; None if there is no biLM."""
     data: Mapping[str, str] = field(default_factory=dict)
-    """The sha256 of a task's files, by part of the data."""
+    """The sha256 of each file of a task, by part of the data."""
     seconds: float | None = None
     argv: list[str] = field(default_factory=running_command)
     """The words of the command."""
@@ -72,7 +72,7 @@ def probe_record(
     bilm: Mapping[str, Any] | None = None,
     seconds: float | None = None,
 ) -> RunRecord:
-    """The record of a probe; `config` and `rows` are dataclasses."""
+    """Makes the record of a probe; `config` and `rows` are dataclasses."""
     plain = json.loads(json.dumps([asdict(row) for row in rows], ensure_ascii=False))
     return RunRecord("probe", name, version, configs.to_dict(config), plain, bilm, seconds=seconds)
 
@@ -84,7 +84,7 @@ def write(folder: Path, record: RunRecord) -> None:
 
 
 def read(folder: Path) -> RunRecord:
-    """The record in a folder. Raises InputError if there is none, or it is damaged."""
+    """Reads the record in a folder. Raises InputError if there is none, or it is damaged."""
     file = folder / RECORD
     try:
         values = read_json(file, REMEDY)
@@ -102,7 +102,7 @@ def read(folder: Path) -> RunRecord:
 
 
 def without_folders(value: Any) -> Any:
-    """A value without folders of this machine: absolute paths become their last part."""
+    """Removes this machine's folders from a value: absolute paths become their last part."""
     if isinstance(value, Mapping):
         return {key: without_folders(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -115,7 +115,7 @@ def without_folders(value: Any) -> Any:
 
 
 def setting_lines(values: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Settings as `section.key = value`, with JSON values, without folders of this machine."""
+    """Formats settings as `section.key = value`, with JSON values and without this machine's folders."""
     found = []
     for key, value in values.items():
         if isinstance(value, Mapping) and value:
@@ -143,7 +143,7 @@ def check_output(folder: Path, overwrite: bool, resume: bool = False, checkpoint
 
 
 def make_output(folder: Path) -> None:
-    """Creates the folder, before a probe reads for hours. Raises OSError with the remedy if that fails."""
+    """Creates the folder before a probe computes for hours. Raises OSError with the remedy if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

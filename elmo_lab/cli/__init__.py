@@ -1,1 +1,1 @@
-"""The laboratory's verbs, which join `elmo` by the entry points `elmo.verbs`."""
+"""The laboratory's verbs, which the entry points `elmo.verbs` add to the command `elmo`."""

@@ -1,4 +1,4 @@
-"""`elmo cove`: the encoder of a translation model, for its vectors."""
+"""`elmo cove`, which trains a translation model for the vectors of its encoder."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`elmo probe`: what each layer knows. Every probe has the same verb; the built-in ones may have flags of their own."""
+"""`elmo probe`, which measures what each layer knows. All probes share flags; the built-in ones may have more."""
 
 import argparse
 import time
@@ -51,9 +51,9 @@ HELP = {
         "--data DATA --output efficiency/",
     ),
 }
-"""What each probe of this package does, and the arguments of an example."""
+"""The help text of each probe of this package, and the arguments of its example."""
 FLAGS = ("output", "data", "model", "vectors", "state", "runs")
-"""Arguments that are settings, where a probe has the setting."""
+"""The arguments that are also settings, for probes that have a setting of the same name."""
 
 
 def add_verbs(verbs: Any) -> None:
@@ -92,7 +92,7 @@ def _add_senses(parser: argparse.ArgumentParser) -> None:
     text = "tab-separated word, sense, index, sentence (default: packaged data)"
     parser.add_argument("--data", metavar="FILE", help=text)
     add_model(parser)
-    states = ["reset", "echo", "warm"]  # no carry: the sentences are unrelated
+    states = ["reset", "echo", "warm"]  # the sentences are unrelated, so no state is carried
     text = "LSTM state before a sentence; echo reads it twice"
     parser.add_argument("--state", choices=states, default="reset", help=text)
     text = "draw the uses of the first words at the top: .svg, .png, .pdf"
@@ -129,7 +129,7 @@ OWN = {
 }
 """The arguments that only these probes have."""
 WITHOUT_SETTINGS = ("senses", "weights")
-"""Probes whose few settings are all flags."""
+"""The probes whose few settings are all flags."""
 
 
 def probe_verb(name: str, arguments: argparse.Namespace) -> None:
@@ -146,7 +146,7 @@ def probe_verb(name: str, arguments: argparse.Namespace) -> None:
         run_in(arguments.jobs)
     folder, resume = _output(probe, arguments), getattr(arguments, "resume", False)
     with _alone(None if probe.checkpoint is None else folder):
-        _output(probe, arguments)  # again: another process may have worked here until now
+        _output(probe, arguments)  # another process may have worked here until now
         found = _run(probe, made, folder, resume, arguments.quiet, figure)
         if folder is not None and not probe.trains:
             record.write(folder, found)
@@ -162,7 +162,7 @@ def probe_verb(name: str, arguments: argparse.Namespace) -> None:
 
 
 def _values(probe: Any, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Recipe, then given flags, then overrides; later ones win."""
+    """Combines the settings: the recipe, then given flags, then overrides, of which the last wins."""
     recipe, overrides = recipe_and_overrides(arguments) if hasattr(arguments, "recipe") else (None, [])
     changes = config.parse_overrides(overrides)
     file = probe.recipe if recipe is None else find_recipe(recipe, RECIPES / "probes")
@@ -204,7 +204,7 @@ def _run(probe: Any, made: Any, folder: Path | None, resume: bool, quiet: bool, 
 
 
 def _output(probe: Any, arguments: argparse.Namespace) -> Path | None:
-    """The output folder. Raises InputError if it may not be written to."""
+    """Returns the output folder, if there is one. Raises InputError if it may not be written to."""
     from elmo_lab import record
 
     resume = getattr(arguments, "resume", False)
@@ -233,7 +233,7 @@ def _alone(folder: Path | None) -> Iterator[None]:
 
 
 def print_blocks(found: Iterable[Any]) -> None:
-    """Prints what is shown of a probe: tables, and texts between them; figures are for reports."""
+    """Prints the tables and texts of a probe; figures are for reports alone."""
     from elmo_lab.document import Heading, Table, Text
 
     for block in found:
@@ -247,7 +247,7 @@ def print_blocks(found: Iterable[Any]) -> None:
 
 
 def _figure(name: str, arguments: argparse.Namespace) -> Path | None:
-    """The file of --figure. Raises InputError or OSError if it cannot be written."""
+    """Returns the file of --figure. Raises InputError or OSError if it cannot be written."""
     from elmo.disk.files import check_output
     from elmo.search import picture
     from elmo_lab import figures

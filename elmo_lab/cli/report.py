@@ -1,4 +1,4 @@
-"""`elmo report`: all results in folders, on one page."""
+"""`elmo report`, which shows all results in folders on one page."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`elmo task`: the six task models of the paper, with and without ELMo."""
+"""`elmo task`, for the six task models of the paper, with and without ELMo."""
 
 import argparse
 import sys
@@ -92,7 +92,7 @@ def _add_train(tasks: Any) -> None:
 
 
 def _settings(arguments: argparse.Namespace) -> list[Setting]:
-    """The settings of a run; `model` has those of the task's network."""
+    """Returns the settings of a run; the section `model` has the settings of the task's network."""
     found = list(settings_of(*SETTINGS))
     point = entry_points_of("elmo.tasks").get(arguments.task)
     home = None if point is None else config_of(point.value)
@@ -201,7 +201,7 @@ def train_verb(arguments: argparse.Namespace) -> None:
 
 
 def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Recipe, then flags, then overrides; later ones win. A resumed run starts from its own configuration."""
+    """Combines recipe, flags and overrides, of which the last wins. A resumed run starts from its own settings."""
     from elmo_lab.tasks import train
 
     recipe, overrides = recipe_and_overrides(arguments)
@@ -229,7 +229,7 @@ def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
     names = ("train", "dev", "test", "output", "data")
     flags: dict[str, Any] = {name: getattr(arguments, name) for name in names} | {"task": arguments.task}
     flags["inputs"] = {"vectors": arguments.vectors, "model": arguments.model}
-    if arguments.seeds is not None:  # with those of the run that goes on
+    if arguments.seeds is not None:  # a resumed run keeps the seeds that it has
         trained = of_recipe.get("seeds", begun.get("seeds", [])) if arguments.resume else []
         flags["seeds"] = list(dict.fromkeys([*trained, *_numbers(arguments.seeds)]))
     values = config.combined(of_recipe, flags, map(_spelled_out, overrides), begun)
@@ -239,7 +239,7 @@ def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _spelled_out(override: str) -> str:
-    """`elmo=input` with its section: short for inputs.elmo=input."""
+    """Returns an override with its section: `elmo=input` is short for `inputs.elmo=input`."""
     return f"inputs.{override}" if override.startswith("elmo=") else override
 
 
@@ -251,7 +251,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _members(arguments: argparse.Namespace) -> list[Any]:
-    """The networks in the folders. Raises InputError if they have different tasks."""
+    """Loads the networks in the folders. Raises InputError if they have different tasks."""
     from elmo_lab.tasks.trained import TrainedTask, check_one_task
 
     members = [TrainedTask.load(each, arguments.model, vectors=arguments.vectors) for each in arguments.folders]
@@ -260,7 +260,7 @@ def _members(arguments: argparse.Namespace) -> list[Any]:
 
 
 def _predictions(members: list[Any], examples: list[Any], quiet: bool) -> list[Any]:
-    """The ensemble's predictions; prints which vectors are missing."""
+    """Returns the ensemble's predictions, and prints which vectors are missing."""
     from elmo_lab.tasks import trained
 
     for problem in dict.fromkeys(member.look_up(examples) for member in members):
@@ -310,7 +310,7 @@ def predict_verb(arguments: argparse.Namespace) -> None:
 
 
 def _unlabelled(arguments: argparse.Namespace, member: Any) -> list[Any]:
-    """The examples to predict for, None for each blank line of text."""
+    """Reads the examples to predict for; a blank line of text gives None."""
     from elmo.text.tokenizer import Tokenizer
     from elmo_lab.tasks import tagger
     from elmo_lab.tasks import task as tasks
