@@ -1,1 +1,1 @@
-"""This project's own results: tables, and the scripts that fill them and make docs/results.md (see README.md)."""
+"""This project's own results: tables, and the scripts that fill them and make docs/results.md. See README.md."""

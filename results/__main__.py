@@ -1,4 +1,4 @@
-"""`python -m results`: makes docs/results.md of the tables, or adds runs to a table."""
+"""`python -m results`: makes docs/results.md from the tables, or adds runs to a table."""
 
 import argparse
 from pathlib import Path

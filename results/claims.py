@@ -1,4 +1,4 @@
-"""Which claims of the paper hold here: each with the numbers, the interval and the verdict."""
+"""Judges which claims of the paper hold here. Each has its numbers, an interval and a verdict."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,19 +32,20 @@ ABLATIONS = (
     ("types", "elmo", "layer-0", "Context helps: all layers are better than layer 0", "Table 7"),
     ("types", "static-elmo", "elmo", "Static vectors beside ELMo still help", "Table 7"),
 )
-"""By analysis: the arm that is better in the paper, and the other one."""
+"""The claims about ablations: analysis, the arm that is better in the paper, the other arm, claim, and source."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, and what decides it here."""
+    """A claim of the paper, and what decides it here."""
 
     text: str
     source: str
     """The place in the paper."""
     better: str
+    """The name and score of what the paper found better."""
     worse: str
-    """Names and scores of what the paper found better and worse."""
+    """The name and score of what the paper found worse."""
     difference: float | None = None
     interval: tuple[float, float] | None = None
     verdict: str = ""
@@ -61,7 +62,7 @@ HEAD = ("claim", "here", "better in the paper", "than", "difference", "interval"
 
 
 def of_arms(text: str, source: str, better: tuple[str, MeanScore], worse: tuple[str, MeanScore]) -> Claim:
-    """A claim about means over seeds."""
+    """Judges a claim about means over seeds."""
     (name, one), (other_name, other) = better, worse
     difference, spread = one.value - other.value, one.std + other.std
     seeds = min(one.seeds, other.seeds)
@@ -76,7 +77,7 @@ def _verdict(interval: tuple[float, float]) -> str:
 
 
 def of_layers(text: str, source: str, rows: Mapping[str, Any], better: str, worse: str, column: str) -> Claim:
-    """A claim about layers on the same sentences, by the interval of their difference."""
+    """Judges a claim about layers on the same sentences, by the interval of their difference."""
     one, other = rows[better][column], rows[worse][column]
     found = (rows[better].get("differences") or {}).get(worse)
     names = f"{better}: {one:.2f}", f"{worse}: {other:.2f}"
@@ -86,7 +87,7 @@ def of_layers(text: str, source: str, rows: Mapping[str, Any], better: str, wors
 
 
 def of_task(title: str, compared: Comparison) -> Iterator[Claim]:
-    """Whether ELMo improves a task, and fine-tuning its biLM does."""
+    """Judges whether ELMo improves a task, and whether fine-tuning its biLM does."""
     if (best := compared.best()) is not None and compared.arms[0].place == "none":
         yield of_arms(f"ELMo improves {title}", "Table 1", _scored(compared, best), _scored(compared, compared.arms[0]))
     tuned = compared.best(fine_tuned=True)
@@ -101,7 +102,7 @@ def _scored(compared: Comparison, arm: SeedRuns) -> tuple[str, MeanScore]:
 
 
 def of_senses(run: Run) -> Iterator[Claim]:
-    """Table 5."""
+    """Judges the claims of Table 5, on word senses."""
     state = run["settings"].get("state") or "reset"
     how = "" if state == "reset" else f" (state {state})"
     rows = {str(row["layer"]): row for row in run["rows"]}
@@ -115,14 +116,14 @@ def of_senses(run: Run) -> Iterator[Claim]:
 
 
 def of_tags(run: Run) -> Iterator[Claim]:
-    """Table 6."""
+    """Judges the claim of Table 6, on parts of speech."""
     rows = {str(row["layer"]): row for row in run["rows"]}
     claim = "Layer 1 knows parts of speech better than layer 2"
     yield of_layers(claim, "Table 6", rows, "1", "2", part_of(run["rows"]))
 
 
 def of_neighbors(run: Run) -> Iterator[Claim]:
-    """Table 4: whether the neighbours that the paper found are the nearest here, too."""
+    """Judges Table 4: whether the neighbours that the paper found are the nearest here, too."""
     queries = configs.load_toml(RECIPES / "probes" / "neighbors.toml")["queries"]
     rows = [row for row in run["rows"] if row["layer"].isdecimal()]
     top = max((row["layer"] for row in rows), key=int)
@@ -139,7 +140,7 @@ def of_neighbors(run: Run) -> Iterator[Claim]:
 
 
 def of_ablations(rows: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
-    """Tables 2, 3 and 7; analyses with ELMo at a place that the paper does not use there decide nothing."""
+    """Judges Tables 2, 3 and 7. Runs with ELMo at a place that the paper does not use for the task decide nothing."""
     found: dict[tuple[str, str, str], dict[str, MeanScore]] = {}
     for row in rows:
         place = row.get("place") or "input"
@@ -158,7 +159,7 @@ def of_ablations(rows: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
 
 
 def of_efficiency(rows: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
-    """Section 5.4."""
+    """Judges the claims of section 5.4, on sample efficiency."""
     scores = [row for row in rows if row["kind"] == "score"]
     for recipe in dict.fromkeys(row["recipe"] for row in scores):
         gains = _gains([row for row in scores if row["recipe"] == recipe])
@@ -174,7 +175,7 @@ def of_efficiency(rows: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
 
 
 def _gains(rows: Sequence[Mapping[str, Any]]) -> dict[float, MeanScore]:
-    """The gain from ELMo by fraction of the data."""
+    """Returns the gain from ELMo by fraction of the data."""
     part = part_of(rows)
     arms: dict[float, dict[str, Mapping[str, Any]]] = {}
     for row in rows:
@@ -191,7 +192,7 @@ def _gains(rows: Sequence[Mapping[str, Any]]) -> dict[float, MeanScore]:
 
 
 def of_weights(means: Iterable[MeanWeightRow]) -> Claim | None:
-    """Figure 2: in how many arms layer 1 has the largest weight at the input."""
+    """Judges Figure 2: in how many arms layer 1 has the largest weight at the input."""
     found: dict[str, dict[int, MeanScore]] = {}
     for mean in means:
         if mean.place == "input":

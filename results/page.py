@@ -1,6 +1,6 @@
-"""Makes docs/results.md and its figures of the tables.
+"""Makes docs/results.md and its figures from the tables.
 
-Each part shows the first model of MODELS that has this result; the first table shows all of them.
+Each part shows the first model of MODELS that has its result; the first table shows all models.
 """
 
 from collections.abc import Iterator, Mapping
@@ -63,7 +63,7 @@ def write() -> Path:
 
 
 def document() -> Document:
-    """The page."""
+    """Returns the page as a document."""
     return Document(
         "Results",
         (Text(INTRO),),
@@ -83,17 +83,17 @@ def document() -> Document:
 
 
 def _first(name: str) -> tuple[str, dict[str, Run]]:
-    """The table of the first model that has it, and the model's name."""
+    """Returns the first model that has a table, and the table."""
     return next((model, found) for model in MODELS if (found := tables.read(f"{model}/{name}")))
 
 
 def _by_state(name: str) -> list[Run]:
-    """The runs of a probe, that with the usual LSTM state first."""
+    """Returns the runs of a probe, the one with the usual LSTM state first."""
     return [run for _, run in sorted(_first(name)[1].items(), key=lambda item: item[0] != "reset")]
 
 
 def _compared() -> dict[str, tuple[str, Comparison]]:
-    """Every task with the first model that has it."""
+    """Returns every task with the first model that has it."""
     found: dict[str, tuple[str, Comparison]] = {}
     for model in MODELS:
         for row, each in comparisons(f"{model}/tasks").items():
@@ -127,7 +127,7 @@ def _glance() -> Iterator[Block]:
 
 
 def _gained(each: Comparison, arm: SeedRuns | None) -> tuple[str, str]:
-    """The score with ELMo and its error reduction; empty without such a run."""
+    """Formats the score with ELMo and its error reduction; both are empty if there is no such run."""
     if arm is None:
         return "", ""
     before, after = each.score(each.arms[0]).value, each.score(arm).value
@@ -184,7 +184,7 @@ def _tasks() -> Iterator[Block]:
 
 
 def _ablation_rows() -> list[dict[str, Any]]:
-    """The rows of every recipe's ablations, of the first model that has them."""
+    """Returns the rows of every recipe's ablations, with the first model that has them."""
     found: dict[str, list[dict[str, Any]]] = {}
     for model in MODELS:
         for run in tables.read(f"{model}/ablations").values():
@@ -288,7 +288,7 @@ def _weights() -> Iterator[Block]:
 
 
 def _others() -> Iterator[Block]:
-    """What is worth keeping of english-small, CoVe, the editions and the domains: five lines and a table."""
+    """Summarizes english-small, CoVe, the editions and the domains in some lines and a table."""
     small, cove = comparisons("english-small/tasks"), comparisons("cove/tasks")
     tuned = comparisons("english-small/tuning", "tasks/")
     yield Text(f"english-small (1,024 cells, projection 128, 125M words), fine-tuned: {_against(tuned, 'fine-tuned')}.")
@@ -310,7 +310,7 @@ def _others() -> Iterator[Block]:
 
 
 def _against(compared: Mapping[str, Comparison], name: str) -> str:
-    """The score of an arm against those of the others, for every task."""
+    """Compares the score of an arm with those of the other arms, for every task."""
     said = []
     for row, each in compared.items():
         scores = {arm.name: each.score(arm) for arm in each.arms}
@@ -320,7 +320,7 @@ def _against(compared: Mapping[str, Comparison], name: str) -> str:
 
 
 def _editions() -> str:
-    """Word senses of layer 2 and parts of speech of layer 1 by the words that a model has read."""
+    """Lists the scores of word senses at layer 2 and parts of speech at layer 1 by the words that models have read."""
     said = []
     for name, run in tables.read("editions/wsd").items():
         senses = next(row["all"] for row in run["rows"] if row["layer"] == "2")
@@ -330,7 +330,7 @@ def _editions() -> str:
 
 
 def _domains(compared: Mapping[str, Comparison]) -> str:
-    """What ELMo gains on test data of other domains."""
+    """Lists what ELMo gains on test data of its own domain and of other domains."""
     said = []
     for name, each in compared.items():
         none, elmo = (each.arms[place].run["rows"] for place in (0, -1))

@@ -1,17 +1,17 @@
-"""The numbers of the paper (Peters et al. 2018, "Deep contextualized word representations"), to show beside ours."""
+"""The numbers of the paper (Peters et al. 2018, "Deep contextualized word representations"), shown beside ours."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class PublishedNumber:
-    """A number, in percent except for perplexity."""
+    """A number of the paper, in percent."""
 
     quantity: str
     task: str
-    """The name in `elmo task list`, or empty."""
+    """The name of the task in `elmo task list`; empty if the number belongs to none."""
     arm: str
-    """The name in the results here, or empty."""
+    """The name of the arm or layer in the results here; empty if the number belongs to none."""
     value: float
     source: str
 
@@ -43,17 +43,19 @@ PUBLISHED: tuple[PublishedNumber, ...] = (
     *_tasks("updates", "section 5.4", srl=100 * 10 / 486),
     *_tasks("data", "section 5.4", srl=10.0),
 )
-"""Tables 2, 3 and 7 are of development data. Of the updates: epochs with ELMo to the baseline's best, over its own; of
-the data: what the baseline needs to score what ELMo does with 1 %."""
+"""The published numbers. Tables 2, 3 and 7 are on development data.
+
+`updates` are the epochs with ELMo to the baseline's best score, as a share of the baseline's own epochs. `data` is the
+part of the data with which the baseline scores what ELMo does with 1 %."""
 
 
 def published_number(quantity: str, task: str = "", arm: str = "") -> PublishedNumber | None:
-    """The paper's number; None if it has none."""
+    """Returns the paper's number, or None if the paper has none."""
     wanted = (quantity, task, arm)
     return next((each for each in PUBLISHED if (each.quantity, each.task, each.arm) == wanted), None)
 
 
 def cell(quantity: str, task: str = "", arm: str = "", form: str = "{:.1f}") -> str:
-    """The number as a table cell; empty if there is none."""
+    """Formats the paper's number as a table cell, which is empty if there is none."""
     found = published_number(quantity, task, arm)
     return "" if found is None else form.format(found.value)

@@ -1,4 +1,4 @@
-"""Lines of tables -> what is compared: the arms of a task, their scores, the best of them."""
+"""Groups the lines of tables for comparison: the arms of a task, their scores, and the best arm."""
 
 import statistics
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from elmo_lab.tasks.queue import TRIAL
 from results.tables import Run, read
 
 ORDER = ("none", "as-it-is", "input", "output", "both", "cove", "fine-tuned")
-"""The order of arms; the first one that a task has is the baseline."""
+"""The order of arms. The first of them that a task has is its baseline."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class MeanScore:
 
 @dataclass(frozen=True)
 class SeedRuns:
-    """The runs of a task with one set of inputs, a seed each."""
+    """The runs of a task with one set of inputs, one for each seed."""
 
     name: str
     run: Run
@@ -41,32 +41,32 @@ class SeedRuns:
 
     @property
     def place(self) -> str:
-        """Where the network reads ELMo: none, input, output or both."""
+        """The place where the network reads ELMo: none, input, output or both."""
         return self.run["settings"]["inputs"].get("elmo", "none")
 
     @property
     def bilm(self) -> dict[str, Any]:
-        """The description of its biLM; empty if it has none."""
+        """The card of the biLM; empty if there is none."""
         return self.run.get("bilm") or {}
 
     @property
     def has_elmo(self) -> bool:
-        """Whether the network reads a biLM, and no translation model."""
+        """Whether the network reads a biLM, not a translation model."""
         return self.place != "none" and is_bilm(self.bilm)
 
     @property
     def is_fine_tuned(self) -> bool:
-        """Whether the biLM was trained on after it had read another text."""
+        """Whether the biLM was trained further on a text after it had been trained on another."""
         origin = self.bilm.get("init_from")
         return bool(origin) and not origin.get("continues")
 
     @property
     def minutes(self) -> float:
-        """Minutes that a seed took, on average."""
+        """The minutes that a seed took, on average."""
         return statistics.fmean(row["seconds"] for row in self.run["rows"]) / 60
 
     def score(self, part: str) -> MeanScore:
-        """The mean over the seeds on dev or test."""
+        """Returns the mean over the seeds on dev or test."""
         return score_of(row[part][self.metric] for row in self.run["rows"])
 
 
@@ -83,16 +83,16 @@ class Comparison:
         return "test" if all("test" in row for arm in self.arms for row in arm.run["rows"]) else "dev"
 
     def score(self, arm: SeedRuns) -> MeanScore:
-        """The score of an arm on that part."""
+        """Returns the score of an arm on `part`."""
         return arm.score(self.part)
 
     def best(self, fine_tuned: bool | None = None) -> SeedRuns | None:
-        """The arm with ELMo that is best on dev: of all, or of those with a fine-tuned biLM or with one as it is."""
+        """Returns the arm with ELMo that is best on dev. `fine_tuned` restricts the arms by their biLM."""
         found = [arm for arm in self.arms if arm.has_elmo and fine_tuned in (None, arm.is_fine_tuned)]
         return max(found, key=lambda arm: arm.score("dev").value, default=None)
 
     def before_tuning(self, tuned: SeedRuns) -> SeedRuns | None:
-        """The arm with the biLM that a fine-tuned one began from, at the same place."""
+        """Returns the arm with the biLM from which a fine-tuned one began, at the same place."""
         found = [arm for arm in self.arms if arm.has_elmo and not arm.is_fine_tuned and arm.place == tuned.place]
         words = tuned.bilm["init_from"].get("words_read")
         found = [arm for arm in found if arm.bilm.get("words_read") == words]
@@ -100,15 +100,15 @@ class Comparison:
 
 
 def score_of(numbers: Iterable[float]) -> MeanScore:
-    """The mean of numbers of several seeds."""
+    """Returns the mean of the numbers of several seeds."""
     found = list(numbers)
     return MeanScore(statistics.fmean(found), statistics.stdev(found) if len(found) > 1 else 0.0, len(found))
 
 
 def comparisons(table: str, below: str = "") -> dict[str, Comparison]:
-    """The tasks of a table by name, those whose ids begin with `below`; of an arm's trials the best on dev.
+    """Returns the tasks of a table, by name. Only runs whose ids begin with `below` count.
 
-    Trials are compared by the first of their seeds, as a queue chooses them.
+    Of an arm's trials, only the one whose first seed is best on dev counts, as in a queue.
     """
     chosen: dict[str, Run] = {}
     for name, run in read(table).items():
@@ -123,7 +123,7 @@ def comparisons(table: str, below: str = "") -> dict[str, Comparison]:
     for name, run in chosen.items():
         row, _, arm = name.rpartition("/")
         rows.setdefault(row, []).append(SeedRuns(arm, run))
-    order = {name: number for number, name in enumerate(ORDER)}  # unknown arms last
+    order = {name: number for number, name in enumerate(ORDER)}  # unknown arms come last
     return {
         row: Comparison(row, tuple(sorted(arms, key=lambda arm: (order.get(arm.name, len(ORDER)), arm.name))))
         for row, arms in rows.items()
@@ -132,12 +132,12 @@ def comparisons(table: str, below: str = "") -> dict[str, Comparison]:
 
 
 def _first(run: Run) -> float:
-    """The score on dev of a run's first seed."""
+    """Returns the score on dev of a run's first seed."""
     return run["rows"][0]["dev"][tasks.find(run["name"]).metric]
 
 
 def layer_weights(compared: Iterable[Comparison]) -> list[weights.MeanWeightRow]:
-    """The layers' weights in the mixes that these tasks learned, as `elmo probe weights` gives them."""
+    """Returns the layers' weights in the mixes that these tasks learned, as `elmo probe weights` gives them."""
     rows = [
         weights.WeightRow(arm.run["name"], f"{each.name}/{arm.name}", row["seed"], place, layer, weight, mix["gamma"])
         for each in compared

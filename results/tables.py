@@ -1,4 +1,4 @@
-"""Tables of results: JSON lines, one line a run, each with an `id` that is unique in its table.
+"""Tables of results, which are files of JSON lines. A line is a run, with an `id` that is unique in its table.
 
 A table is named by its path below this folder without the suffix, such as `english-base/tasks`.
 """
@@ -23,7 +23,7 @@ Run = dict[str, Any]
 
 
 def read(name: str) -> dict[str, Run]:
-    """The lines of a table by their ids, in order; none if there is no such table."""
+    """Reads the lines of a table by their ids; there are none if there is no such table."""
     file = FOLDER / f"{name}.jsonl"
     if not file.is_file():
         return {}
@@ -32,9 +32,9 @@ def read(name: str) -> dict[str, Run]:
 
 
 def add(name: str, folder: Path, given: str | None = None) -> list[str]:
-    """Puts every run in `folder` into a table, in place of lines with the same id; returns the ids.
+    """Puts every run in `folder` into a table, replacing lines with the same id; returns the ids.
 
-    The id is the run's path below `folder`; for a folder that is itself a run it is `given`, or else the folder's name.
+    The id is the run's path below `folder`. If the folder is itself a run, its id is `given` or else the folder's name.
     Raises InputError if there is no run.
     """
     found = {run["id"]: run for run in _runs_in(folder, given)}
@@ -66,7 +66,7 @@ def _runs_in(folder: Path, given: str | None) -> Iterator[Run]:
 
 
 def _run(folder: Path) -> Run | None:
-    """The line of a folder; None if it is no run, or no seed is finished."""
+    """Makes the line of a folder; returns None if it is no run, or no seed is finished."""
     if (folder / record.RECORD).is_file():
         run = asdict(record.read(folder))
     elif (folder / "probe.json").is_file():
@@ -79,7 +79,7 @@ def _run(folder: Path) -> Run | None:
     if run["kind"] == "task":
         rows = [row | _elsewhere(folder / f"seed-{row['seed']}") for row in rows]
         settings |= {"cache": {"dtype": settings["cache"]["dtype"]}}
-        for key in ("bilm", "machine"):  # once, if they are the same for all seeds
+        for key in ("bilm", "machine"):  # these are kept once, if they are the same for all seeds
             run.pop(key, None)
             if all(row.get(key) == rows[0].get(key) for row in rows):
                 run[key] = rows[0].get(key)
@@ -93,7 +93,7 @@ def _run(folder: Path) -> Run | None:
 
 
 def _former_probe(folder: Path) -> Run:
-    """The same of a folder written before 2026-11-28, with `probe.json` and `rows.jsonl`."""
+    """Reads the run of a probe in the format before 2026-11-28, which has `probe.json` and `rows.jsonl`."""
     found = read_json(folder / "probe.json")
     rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
     run = {"kind": "probe", "name": found["probe"], "version": found["version"], "settings": found["config"]}
@@ -101,7 +101,7 @@ def _former_probe(folder: Path) -> Run:
 
 
 def _former_task(folder: Path) -> Run:
-    """The same of a run without `record.json`, such as one that is not finished."""
+    """Reads the run of a task without `record.json`, such as one that is not finished."""
     files = sorted(folder.glob("seed-*/result.json"), key=lambda file: int(file.parent.name[5:]))
     settings, origin = read_json(folder / "config.json"), read_json(folder / "origin.json")
     run = {"kind": "task", "name": settings["task"], "version": origin["version"], "settings": settings}
@@ -109,7 +109,7 @@ def _former_task(folder: Path) -> Run:
 
 
 def _elsewhere(seed: Path) -> dict[str, Any]:
-    """The scores of a seed's network on other data: the output of `elmo task eval --json` in its folder, by name."""
+    """Returns the scores of a seed's network on other data: the `elmo task eval --json` files of its folder by name."""
     found = {file.stem: read_json(file) for file in sorted(seed.glob("*.json"))}
     scores = {name: values for name, values in found.items() if {"task", "examples", "members"} <= set(values)}
     return {"elsewhere": scores} if scores else {}
