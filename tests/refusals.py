@@ -10,6 +10,15 @@ from elmo.errors import InputError
 
 Errors = type[Exception] | tuple[type[Exception], ...]
 
+ADAPTER_OPTIONS = [
+    ({"layers": "middle"}, "layers is 'middle'"),
+    ({"layers": 7}, "layers is 7"),
+    ({"layers": "all"}, "'mix'; 'concat'"),
+    ({"frozen": False, "precision": "int8"}, "float32"),
+    ({"model": "no-such-model"}, "no-such-model"),
+]
+"""Options of an adapter that it refuses, and what the error says of each."""
+
 
 @contextmanager
 def refused(*words: object, error: Errors = InputError) -> "Iterator[pytest.ExceptionInfo[Exception]]":

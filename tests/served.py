@@ -4,11 +4,17 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+
+from elmo.formats import Model, native
+from elmo.server.service import ServeConfig, Service
 
 
 @dataclass
@@ -63,3 +69,15 @@ def comes_back(process: int, before: tuple[int, int]) -> bool:
             return False
         time.sleep(0.05)
     return True
+
+
+@contextmanager
+def running_service(folder: Path, model: Model) -> Iterator[Service]:
+    """The application's service with `model`, which is written to `folder`; its model runs in a thread."""
+    native.save(model, folder)
+    service = Service(ServeConfig(str(folder)))
+    thread = threading.Thread(target=service.batcher.run)
+    thread.start()
+    yield service
+    service.batcher.close()
+    thread.join(10)

@@ -23,10 +23,8 @@ def check_run(
 ) -> tuple[list[Path], list[Path], Description | None]:
     """Makes all checks that are possible beforehand; returns both texts' files and the model to start from."""
     check_numbers(config)
-    paths, heldout = (
-        corpus.expand_patterns(config.train),
-        corpus.expand_patterns(config.heldout) if config.heldout else [],
-    )
+    paths = corpus.expand_patterns(config.train)
+    heldout = corpus.expand_patterns(config.heldout) if config.heldout else []
     _check_files([*paths, *heldout])
     check_shares(paths, config.streams, config.shares, config.devices * config.nodes)
     check_output(config, may_exist)

@@ -127,11 +127,11 @@ def _markdown(rows: list[dict[str, Any]]) -> str:
         if "absolute" in row:
             gains = [f"{row['absolute']:+.2f}", signed_percent(row["relative_error_reduction"])]
         what = [row["title"], f"{row['task']} {row['version']}", f"{row['data']} {row['metric']}"]
-        seeds = count_seeds(len(row["seeds"]), row.get("seeds_wanted", 0))
+        seeds = count_seeds(len(row["seeds"]), row["seeds_wanted"])
         numbers = [f"{row['mean']:.2f}", f"{row['std']:.2f}", seeds, *gains, f"{row['minutes']:.1f}"]
         lines.append(_cells([*what, row["arm"], *numbers]))
         if row["ensemble"] is not None:
-            alone = "" if row.get("members_mean") is None else f" (each alone: {row['members_mean']:.2f})"
+            alone = "" if row["members_mean"] is None else f" (each alone: {row['members_mean']:.2f})"
             joined = [f"{row['arm']}, {row['members']} joined{alone}", f"{row['ensemble']:.2f}", "", "", "", "", ""]
             lines.append(_cells([*what, *joined]))
     return "\n".join(lines) + "\n"

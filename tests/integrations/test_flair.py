@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from refusals import refused
+from refusals import ADAPTER_OPTIONS, refused
 from tiny import tiny_model
 
 from elmo.embedding.embedder import Embedder
@@ -104,16 +104,7 @@ def test_a_tagger_is_trained_saved_and_loaded(folder, tmp_path, frozen):
     assert tagged(again) == tagged(tagger)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"layers": "middle"}, "layers is 'middle'"),
-        ({"layers": 7}, "layers is 7"),
-        ({"layers": "all"}, "'mix'; 'concat'"),
-        ({"frozen": False, "precision": "int8"}, "float32"),
-        ({"model": "no-such-model"}, "no-such-model"),
-    ],
-)
+@pytest.mark.parametrize(("options", "said"), ADAPTER_OPTIONS)
 def test_bad_settings_are_said_in_one_line(folder, options, said):
     with refused(*said.split("; "), error=(InputError, FileNotFoundError)):
         ElmoEmbeddings(**({"model": folder} | options))

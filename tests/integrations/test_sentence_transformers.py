@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from refusals import refused
+from refusals import ADAPTER_OPTIONS, refused
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss
@@ -137,16 +137,7 @@ def test_similarity(folder):
     np.testing.assert_allclose(cosine, unit @ unit.T, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"layers": "middle"}, "layers is 'middle'"),
-        ({"layers": 7}, "layers is 7"),
-        ({"layers": "all"}, "'mix'; 'concat'"),
-        ({"frozen": False, "precision": "int8"}, "float32"),
-        ({"model": "no-such-model"}, "no-such-model"),
-    ],
-)
+@pytest.mark.parametrize(("options", "said"), ADAPTER_OPTIONS)
 def test_bad_settings_are_said_in_one_line(folder, options, said):
     with refused(*said.split("; "), error=(InputError, FileNotFoundError)):
         Elmo(**({"model": folder} | options))

@@ -13,7 +13,7 @@ import httpx
 import numpy as np
 import pytest
 import torch
-from served import Served, start, stop
+from served import Served, running_service, start, stop
 from tiny import tiny_model
 
 import elmo
@@ -22,7 +22,7 @@ from elmo.pretraining.scoring import Scorer
 from elmo.server import bodies
 from elmo.server.app import create_app
 from elmo.server.batching import Batcher, BatchKind, ClientGone
-from elmo.server.service import ServeConfig, Service
+from elmo.server.service import Service
 
 SIZE = 3_900_000
 KINDS = {"/vectors": bodies.Vectors, "/embed": bodies.Embed, "/v1/embeddings": bodies.Embeddings, "/": bodies.Root}
@@ -56,14 +56,8 @@ ATTACKS = {
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory) -> Iterator[Service]:
-    folder = tmp_path_factory.mktemp("attacks") / "model"
-    native.save(tiny_model(), folder)
-    service = Service(ServeConfig(str(folder)))
-    model = threading.Thread(target=service.batcher.run)
-    model.start()
-    yield service
-    service.batcher.close()
-    model.join(10)
+    with running_service(tmp_path_factory.mktemp("attacks") / "model", tiny_model()) as service:
+        yield service
 
 
 @pytest.mark.parametrize("name", ATTACKS)

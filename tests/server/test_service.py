@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from served import running_service
 from starlette.datastructures import URL
 from starlette.requests import Request
 from tiny import tiny_model
@@ -35,14 +36,9 @@ JSON = {"content-type": "application/json"}
 @pytest.fixture(scope="module")
 def service(tmp_path_factory) -> Iterator[Service]:
     """With a tiny model, the English tokenizer, and small limits."""
-    folder = tmp_path_factory.mktemp("service") / "model"
-    native.save(replace(tiny_model(), text=TextConfig()), folder)
-    service = Service(ServeConfig(str(folder)))
-    model = threading.Thread(target=service.batcher.run)
-    model.start()
-    yield service
-    service.batcher.close()
-    model.join(10)
+    model = replace(tiny_model(), text=TextConfig())
+    with running_service(tmp_path_factory.mktemp("service") / "model", model) as service:
+        yield service
 
 
 Asking = Callable[[httpx.AsyncClient], Any]
