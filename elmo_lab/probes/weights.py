@@ -62,7 +62,7 @@ class WeightRow:
 
 @dataclass(frozen=True)
 class MeanWeightRow:
-    """The mean of `WeightRow`s over the seeds of a run."""
+    """The mean over the seeds of a run, of one layer at one place."""
 
     task: str
     run: str
