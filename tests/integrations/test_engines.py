@@ -167,11 +167,11 @@ def test_what_a_worker_raises_is_one_line(folder, cluster, tmp_path):
     file.write_text("a\n" * 300, encoding="utf-8")
     (tmp_path / "run.py").write_text(
         "import sys\nfrom pathlib import Path\nfrom elmo.cli import main\nfrom elmo.integrations import ray\n"
-        "whole = ray.run\n"
+        "whole = ray.run_parts\n"
         "def changed(job, parts, **options):\n"
         f"    Path({str(file)!r}).write_text('a ' * 300)\n"
         "    return whole(job, parts, **options)\n"
-        "ray.run = changed\n"
+        "ray.run_parts = changed\n"
         "main(sys.argv[1:])\n",
         encoding="utf-8",
     )
