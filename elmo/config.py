@@ -30,8 +30,8 @@ class ConfigError(InputError):
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """Returns the configuration as plain JSON values."""
-    return dataclasses.asdict(config)
+    """Returns the configuration as JSON values: what would be read back from a file, with lists for tuples."""
+    return json.loads(json.dumps(dataclasses.asdict(config)))
 
 
 def to_json(config: Any) -> str:

@@ -365,7 +365,7 @@ def _record(task: Task, config: TaskConfig) -> RunRecord:
     folder = Path(config.output)
     files = [seed_folder(config, seed) / RESULT for seed in config.seeds]
     rows = [read_json(file) for file in files if file.is_file()]
-    settings = _as_json(configs.to_dict(config))
+    settings = configs.to_dict(config)
     data = read_json(folder / ORIGIN)["data"]
     seconds = sum(row["seconds"] for row in rows)
     return RunRecord("task", task.name, version_of(folder), settings, rows, rows[0]["bilm"], data, seconds)
@@ -384,8 +384,7 @@ def check_output(config: TaskConfig, resume: bool) -> None:
 
 def _kept(config: TaskConfig) -> dict[str, Any]:
     """Returns the settings that a resumed run must keep, as plain JSON values."""
-    values = _as_json(configs.to_dict(config))
-    kept = {key: value for key, value in values.items() if key not in MAY_CHANGE}
+    kept = {key: value for key, value in configs.to_dict(config).items() if key not in MAY_CHANGE}
     return kept | {"cache": {"dtype": config.cache.dtype}}
 
 
@@ -395,8 +394,3 @@ def read_config(path: Path) -> TaskConfig:
         return configs.from_dict(TaskConfig, read_json(path))
     except configs.ConfigError as error:
         raise InputError(f"{path}: not the configuration of a run ({error}); name another --output") from error
-
-
-def _as_json(value: Any) -> Any:
-    """Converts a value to what would be read back from a file, with lists for tuples."""
-    return json.loads(json.dumps(value))

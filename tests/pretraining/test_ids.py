@@ -3,6 +3,7 @@
 import json
 import os
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -130,6 +131,14 @@ def test_a_text_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
     with refused("0.txt", "changed") as raised:
         make_ids(paths, WHITESPACE)
     assert "\n" not in str(raised.value)
+
+
+def test_ids_of_a_respelled_text_are_kept(tmp_path):
+    paths, folder = write(tmp_path, [[[["a", "b"]]]]), tmp_path / "text"
+    respelled = replace(WHITESPACE, normalize=("nfc", "v>u"))
+    keep_ids(folder, make_ids(paths, respelled), paths, respelled)
+    assert kept_ids(folder, paths, respelled) is not None
+    assert kept_ids(folder, paths, WHITESPACE) is None
 
 
 def test_kept_ids_are_of_one_text_read_in_one_way(tmp_path, monkeypatch):
