@@ -2,8 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +100,7 @@ def add_verbs(verbs: Any) -> None:
 def index_verb(arguments: argparse.Namespace) -> None:
     from elmo.search import index
     from elmo.text import corpus
+    from elmo.text.corpus_records import CorpusRecords
     from elmo.text.records import kind_of
     from elmo.text.tokenizer import WHITESPACE
 
@@ -121,28 +121,13 @@ def index_verb(arguments: argparse.Namespace) -> None:
         arguments.limit,
         arguments.state,
     )
-    sentences, output = _sentences(paths, tokenizer), Path(arguments.output)
+    records, output = CorpusRecords(paths, tokenizer), Path(arguments.output)
     with Counter("tokens", arguments.quiet) as counter:
         done = index.build_index(
-            embedder, sentences, output, record, arguments.resume, arguments.overwrite, progress=counter.update
+            embedder, records, output, record, arguments.resume, arguments.overwrite, progress=counter.update
         )
     layers = ", ".join(map(str, done.layers))
     print(f"{output}: {done.tokens:,} tokens of {done.sentences:,} sentences, layers {layers}, {done.dtype}")
-
-
-def _sentences(paths: Sequence[Path], tokenizer: Any) -> Iterator[Sequence[str]]:
-    """Yields the tokens of every sentence. Raises InputError at once if a file's name does not show its kind."""
-    from elmo.embedding.job import read_lines
-    from elmo.text import corpus
-    from elmo.text.records import kind_of, read_records
-
-    def of_file(path: Path, kind: Any) -> Iterator[Sequence[str]]:
-        if kind == "text":
-            return corpus.corpus_sentences([path], tokenizer)
-        return (record.tokens for record in read_records(read_lines(path), kind, None, path))
-
-    kinds = [kind_of(path) for path in paths]
-    return chain.from_iterable(map(of_file, paths, kinds))
 
 
 def neighbors_verb(arguments: argparse.Namespace) -> None:
@@ -160,7 +145,8 @@ def neighbors_verb(arguments: argparse.Namespace) -> None:
             raise InputError(f"--word {arguments.query!r} is not a token of {arguments.word!r}; give one of its tokens")
     if arguments.figure is not None:
         _check_figure(arguments)
-    queries, found, count, layer, vectors = (_in_text if arguments.index is None else _in_index)(arguments, given)
+    uses, found, count, layer, vectors = (_in_text if arguments.index is None else _in_index)(arguments, given)
+    queries = [(sentence, index) for sentence, index, _ in uses]
     if arguments.figure is not None:
         _draw(arguments, queries, vectors(), layer)
     word = arguments.query or arguments.word
@@ -170,13 +156,13 @@ def neighbors_verb(arguments: argparse.Namespace) -> None:
         if not static:
             print(f"{arguments.vectors}: no vector for {word!r}", file=sys.stderr)
     if arguments.json:
-        _print_json(word, static, queries, found, layer)
+        _print_json(word, static, uses, found, layer)
         return
     if static:
         print(f"{word}, by static vectors:")
         print("    " + ", ".join(f"{neighbor.word} {neighbor.similarity:.3f}" for neighbor in static))
     print(f"{word}, by layer {layer}:")
-    print_neighbors(queries, found, "token" if arguments.any_word else "occurrence")
+    print_neighbors(queries, found, "token" if arguments.any_word else "occurrence", [place for _, _, place in uses])
     if len(queries) < count:
         print(f"{count - len(queries)} more occurrences of {word!r} are not shown (--queries)")
 
@@ -206,33 +192,35 @@ def _draw(arguments: argparse.Namespace, queries: Sequence[Any], vectors: Any, l
 def _in_text(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], list[Any], int, int, Callable[[], Any]]:
     """Embeds a text and finds neighbours in it.
 
-    Returns the queries, their neighbours, the number of possible queries, the layer, and a function that returns the
-    queries' vectors.
+    Returns the queries (sentence, index and place of the token), their neighbours, the number of possible queries, the
+    layer, and a function that returns the queries' vectors.
     """
     from elmo.embedding.embedder import Embedder
     from elmo.embedding.job import read_lines
     from elmo.search import nearest
-    from elmo.text.records import kind_of, read_records
+    from elmo.text.records import Place, kind_of, of_file, read_records
 
     embedder = Embedder.load(arguments.model, state=arguments.state or "reset")
     text = arguments.text or str(DEMO_TEXT)
     kind = kind_of(text)
     tokenizer = tokenizer_of(embedder.text, arguments, pretokenized=arguments.text is None or kind != "text")
-    records = read_records(read_lines(text), kind, tokenizer, text)
-    sentences = [record.tokens for record in records if record.tokens]
+    read = read_records(read_lines(text), kind, tokenizer, text)
+    records = [record for record in (read if arguments.text is None else of_file(read, text)) if record.tokens]
     if given is not None:
-        queries: list[tuple[Sequence[str], int]] = [given]
+        queries: list[tuple[Sequence[str], int, Place]] = [(*given, Place())]
     else:
-        queries = [(sentences[s], t) for s, t in nearest.find_occurrences(sentences, arguments.word)]
+        occurrences = nearest.find_occurrences((record.tokens for record in records), arguments.word)
+        queries = [(records[s].tokens, t, records[s].place(t)) for s, t in occurrences]
     if not queries:
         which = "" if arguments.text else " (the demo's text; name yours with --text or --index)"
         raise _absent(arguments.word, text, which)
     shown = [queries[number] for number in nearest.even_places(len(queries), arguments.queries)]
+    tokens = [(sentence, index) for sentence, index, _ in shown]
     asked = ([arguments.layer], arguments.k, not arguments.any_word)
     with Counter("sentences", arguments.quiet) as counter:
-        (found,) = nearest.search(embedder, sentences, shown, *asked, progress=counter.update)
+        (found,) = nearest.search(embedder, records, tokens, *asked, progress=counter.update)
     neighbors, layer = [each.neighbors for each in found], arguments.layer % embedder.n_layers
-    return shown, neighbors, len(queries), layer, lambda: nearest.query_vectors(embedder, shown, [layer])[0]
+    return shown, neighbors, len(queries), layer, lambda: nearest.query_vectors(embedder, tokens, [layer])[0]
 
 
 def _absent(word: str, where: str, which: str = "") -> InputError:
@@ -268,7 +256,7 @@ def _in_index(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], l
         raise _absent(arguments.word, arguments.index)
     same_word = not arguments.any_word
     found = [index.nearest(query, layer, arguments.k, same_word, arguments.exact) for query in queries]
-    uses = [(query.sentence, query.index) for query in queries]
+    uses = [(query.sentence, query.index, query.place) for query in queries]
     return uses, found, count, layer, lambda: nearest.unit_vectors(np.stack([query.vector for query in queries]))
 
 
@@ -284,25 +272,37 @@ def _opened(name: str, state: Any) -> tuple[dict[str, Any], Any]:
     return card, Embedder(bilm, text=text, vocabulary=vocabulary, state=state, release=True)
 
 
-def _print_json(word: str, static: Sequence[Any], queries: Sequence[Any], found: Sequence[Any], layer: int) -> None:
+def _print_json(word: str, static: Sequence[Any], uses: Sequence[Any], found: Sequence[Any], layer: int) -> None:
     """Prints one line per neighbour: first those by `static` vectors, then those of each query."""
     for neighbor in static:
         print_json({"of": "static", "query": word, **vars(neighbor)})
-    for (sentence, index), neighbors in zip(queries, found, strict=True):
+    for (sentence, index, place), neighbors in zip(uses, found, strict=True):
+        asked = {"of": "token", "layer": layer, "query": list(sentence), "query_index": index}
+        asked |= {f"query_{name}": value for name, value in vars(place).items()}
         for neighbor in neighbors:
-            asked = {"of": "token", "layer": layer, "query": list(sentence), "query_index": index}
-            print_json(asked | vars(neighbor))
+            print_json(asked | neighbor.values())
 
 
 def print_neighbors(
-    queries: Sequence[tuple[Sequence[str], int]], found: Sequence[Sequence[Any]], what: str = "occurrence"
+    queries: Sequence[tuple[Sequence[str], int]],
+    found: Sequence[Sequence[Any]],
+    what: str = "occurrence",
+    places: Sequence[Any] | None = None,
 ) -> None:
-    """Prints each query in its context and, below it, its neighbours, or a line that there is no other `what`."""
-    from elmo.search.nearest import in_context
+    """Prints each query in its context and, below it, its neighbours, or a line that there is no other `what`.
 
-    for (sentence, index), neighbors in zip(queries, found, strict=True):
-        print(in_context(sentence, index))
+    Behind each is the place of its token, if it is known; `places` are those of the queries.
+    """
+    for (sentence, index), neighbors, place in zip(queries, found, places or [""] * len(queries), strict=True):
+        print(_placed(sentence, index, place))
         for neighbor in neighbors:
-            print(f"    {neighbor.similarity:.3f}  {in_context(neighbor.sentence, neighbor.token_index)}")
+            print(f"    {neighbor.similarity:.3f}  {_placed(neighbor.sentence, neighbor.token_index, neighbor.place)}")
         if not neighbors:
             print(f"    (no other {what})")
+
+
+def _placed(sentence: Sequence[str], index: int, place: Any) -> str:
+    """Returns a token in its context, with its file, line and column."""
+    from elmo.search.nearest import in_context
+
+    return in_context(sentence, index) + (f"  ({place})" if str(place) else "")

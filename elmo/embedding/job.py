@@ -132,9 +132,9 @@ class FileLines:
 
     def total(self, done: int) -> int | None:
         """How many there will be of what there are `done` of now; None for standard input."""
-        if str(self._source) == "-" or not self._read:
+        if str(self._source) == "-":
             return None
-        return max(done, round(done * corpus.size_of(Path(self._source)) / self._read))
+        return corpus.estimate(done, self._read, corpus.size_of(Path(self._source)))
 
 
 def read_lines(source: str | Path) -> Iterator[str]:

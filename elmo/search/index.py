@@ -1,74 +1,42 @@
 """An index of occurrences: every token of a text with its vectors, stored on disk for repeated searches.
 
-- An index is a folder: `index.json` records what it was built from; two LanceDB tables hold `occurrences` (word,
-  position, vectors) and `sentences`.
+- An index is a folder: `index.json` records what it was built from (`elmo.search.index_record`); two LanceDB tables
+  hold `occurrences` and `sentences` (`elmo.search.index_tables`).
 - It is built chunk by chunk beside its final path. An interrupted build resumes after its last complete chunk.
-- Up to `EXACT_MOST` candidates are compared one by one. Larger sets are searched through a neighbour graph over 8-bit
-  vectors (LanceDB's IVF_HNSW_SQ), and the hits are compared as stored.
 """
 
-import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from elmo import config as configs
-from elmo.disk.files import PARTIAL, check_output, is_unfinished, move_into_place, remove, write_run_file
+from elmo.disk.files import PARTIAL, check_output, is_unfinished, move_into_place, remove
 from elmo.disk.run import check_same, lock_folder
-from elmo.embedding.embedder import Embedder, StatePolicy
+from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
+from elmo.search import index_tables as tables
+from elmo.search.index_record import RECORD, IndexRecord, read_record, write_record
 from elmo.search.nearest import Neighbor, even_places, unit_vectors
 from elmo.text import corpus
 from elmo.text.batching import in_parts
 from elmo.text.characters import is_utf8
-from elmo.text.tokenizer import TextConfig
+from elmo.text.records import Place, TextRecord, as_record
 
-VERSION = "1"
-RECORD, OCCURRENCES, SENTENCES = "index.json", "occurrences", "sentences"
-FILES = RECORD, f"{OCCURRENCES}.lance", f"{SENTENCES}.lance"
+FILES = RECORD, f"{tables.OCCURRENCES}.lance", f"{tables.SENTENCES}.lance"
 PART = ".part"
 CHUNK_TOKENS = 16_384
 """The least number of tokens in a chunk of sentences that is written at once."""
-EXACT_MOST = 10_000
-"""The most candidates that are compared one by one."""
-PARTITION = 1 << 18
-"""The approximate number of tokens in a graph, which is in memory while it is built. All graphs are searched."""
-EF_CONSTRUCTION = 150
-"""The number of candidates that are considered as a new token's neighbours in the graph."""
 SPARE = 10
 """The number of extra neighbours to search for, since LanceDB rounds the query to the stored type."""
 REFINE = 10
 """The number of tokens taken from the graph, and compared as stored, for each requested neighbour."""
-
-
-@dataclass(frozen=True)
-class IndexRecord:
-    """The content of `index.json`: what an index was built from, and how far the build got."""
-
-    bilm: dict
-    """The biLM's card (`elmo.formats.opened.OpenedModel.card`): its name, and the hash of everything it depends on."""
-    texts: tuple[str, ...]
-    fingerprint: str
-    """The fingerprint of the texts; see `elmo.text.corpus.corpus_fingerprint`."""
-    layers: tuple[int, ...]
-    """The layers in ascending order; 0 is the word without context."""
-    tokenizer: TextConfig = field(default_factory=TextConfig)
-    dtype: Literal["float16", "float32"] = "float16"
-    limit: int | None = None
-    """The number of tokens after which indexing stops, at the end of the sentence."""
-    state: StatePolicy = "reset"
-    """The LSTM state at the start of a sentence."""
-    version: str = VERSION
-    sentences: int = 0
-    tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,6 +46,12 @@ class Query:
     sentence: tuple[str, ...]
     index: int
     vector: Float[np.ndarray, " D"]
+    place: Place = field(default_factory=Place)
+    """Where the token stands, if the query comes from an index."""
+
+
+Use = tuple[tuple[str, ...], int, Place]
+"""The tokens of a sentence, the number of one of them, and the place of that token."""
 
 
 def layers_of(embedder: Embedder, layers: Iterable[int]) -> tuple[int, ...]:
@@ -90,7 +64,7 @@ def layers_of(embedder: Embedder, layers: Iterable[int]) -> tuple[int, ...]:
 
 def build_index(
     embedder: Embedder,
-    sentences: Iterable[Sequence[str]],
+    sentences: Iterable[Sequence[str] | TextRecord],
     output: Path,
     record: IndexRecord,
     resume: bool = False,
@@ -99,16 +73,17 @@ def build_index(
 ) -> IndexRecord:
     """Builds the index of `sentences` in the folder `output`; returns its record.
 
-    `record` says what it is built from. Memory holds one chunk's vectors at a time; for the graphs, at the end,
-    LanceDB needs memory that grows more slowly than the text. The index is in `output` with the suffix `.part` until
-    it is complete; `resume` continues an interrupted build there after its last complete chunk. `progress` is called
-    with the number of tokens so far.
+    `record` says what it is built from. `sentences` are lists of tokens, or records such as those of
+    `elmo.text.corpus_records.CorpusRecords`; the index keeps their files, lines and characters. Memory holds one
+    chunk's vectors at a time; for the graphs, at the end, LanceDB needs memory that grows more slowly than the text.
+    The index is in `output` with the suffix `.part` until it is complete; `resume` continues an interrupted build there
+    after its last complete chunk. `progress` is called with the number of tokens so far.
 
     Raises InputError if there is no sentence, if there is an interrupted build without `resume` or with other
     settings, if another process is building it, or if LanceDB cannot write (a full disk, a path that is not UTF-8 or
     has a control character); OSError if the output exists.
     """
-    _lancedb()  # if it is missing, this fails before a folder is made
+    tables.import_lancedb()  # if it is missing, this fails before a folder is made
     check_output(output, overwrite, FILES)
     output = output.resolve()  # an index behind a link is replaced, not the link
     _check_name(output, "name another output")
@@ -122,25 +97,25 @@ def build_index(
 
 def _built(
     embedder: Embedder,
-    sentences: Iterable[Sequence[str]],
+    sentences: Iterable[Sequence[str] | TextRecord],
     part: Path,
     record: IndexRecord,
     progress: Callable[[int], object] | None,
 ) -> IndexRecord:
     """Builds the rest of the index in `part`."""
-    left = islice(_limited(map(tuple, sentences), record.limit), record.sentences, None)
+    left = islice(_limited(map(as_record, sentences), record.limit), record.sentences, None)
     with _writing(part):
-        tables = _tables(_lancedb().connect(str(part)), record, embedder.dim)
-        for table in tables:
+        both = tables.open_tables(tables.import_lancedb().connect(str(part)), record, embedder.dim)
+        for table in both:
             table.delete(f"sentence >= {record.sentences}")  # these rows were written after the last complete chunk
     try:
-        for chunk in in_parts(left, CHUNK_TOKENS):
-            rows = _rows(embedder, chunk, record)
+        for chunk in in_parts(left, CHUNK_TOKENS, lambda sentence: len(sentence.tokens)):
+            rows = tables.rows_of(embedder, chunk, record)
             with _writing(part):
-                for table, new in zip(tables, rows, strict=True):
+                for table, new in zip(both, rows, strict=True):
                     table.add(new)
             record = replace(record, sentences=record.sentences + len(chunk), tokens=record.tokens + len(rows[0]))
-            _write(part, record)
+            write_record(part, record)
             if progress is not None:
                 progress(record.tokens)
         if not record.sentences:
@@ -150,7 +125,7 @@ def _built(
             shutil.rmtree(part)
         raise
     with _writing(part):
-        _train(tables, record)
+        tables.train(both, record)
     return record
 
 
@@ -160,12 +135,12 @@ class Index:
     def __init__(self, folder: Path) -> None:
         """Opens the index in `folder`. Raises InputError if there is none, or if it is damaged."""
         self.folder = folder
-        self.record = _read(folder)
+        self.record = read_record(folder)
         _check_name(folder.resolve(), "rename it")
         with self._errors():
-            database = _lancedb().connect(str(folder.resolve()))  # a relative "a:b" would be an address
-            self._occurrences = database.open_table(OCCURRENCES)
-            self._sentences = database.open_table(SENTENCES)
+            database = tables.import_lancedb().connect(str(folder.resolve()))  # a relative "a:b" would be an address
+            self._occurrences = database.open_table(tables.OCCURRENCES)
+            self._sentences = database.open_table(tables.SENTENCES)
             counts = (self._sentences.count_rows(), self._occurrences.count_rows())
         if counts != (self.record.sentences, self.record.tokens):
             raise InputError(
@@ -195,9 +170,11 @@ class Index:
 
     def occurrences(self, word: str, layer: int, most: int | None = None) -> tuple[list[Query], int]:
         """Returns at most `most` occurrences of `word` as spelled, spread over the text, and their total number."""
-        column = _column(self.layer(layer))
+        column = tables.column_of(self.layer(layer))
         with self._errors():
-            search = self._occurrences.search().where(_is(word)).select(["sentence", "token"]).with_row_id(True)
+            search = (
+                self._occurrences.search().where(tables.is_word(word)).select(["sentence", "token"]).with_row_id(True)
+            )
             places = search.limit(None).to_arrow()
             order = np.lexsort((places["token"].to_numpy(), places["sentence"].to_numpy()))
             order = order[even_places(len(order), len(order) if most is None else most)]
@@ -205,21 +182,22 @@ class Index:
                 return [], 0
             wanted = places["_rowid"].to_numpy()[order].tolist()
             taken = self._occurrences.take_row_ids(wanted).select(["sentence", "token", column]).to_arrow()
-            found = sorted(taken.to_pylist(), key=_place)
-        tokens = self._tokens(row["sentence"] for row in found)
-        return [Query(tokens[r["sentence"]], r["token"], np.array(r[column], np.float32)) for r in found], len(places)
+            found = sorted(taken.to_pylist(), key=tables.position)
+        uses = self._uses(found)
+        vectors = [np.array(row[column], np.float32) for row in found]
+        queries = [Query(tokens, token, vector, at) for (tokens, token, at), vector in zip(uses, vectors, strict=True)]
+        return queries, len(places)
 
-    def places(self, word: str, most: int) -> tuple[list[tuple[tuple[str, ...], int]], int]:
-        """Returns the sentence and position of occurrences of `word` as spelled, in text order, and their number.
+    def uses(self, word: str, most: int) -> tuple[list[Use], int]:
+        """Returns occurrences of `word` as spelled, without vectors, in text order, and their number.
 
         If there are more than `most`, they are taken evenly over the text.
         """
         with self._errors():
-            search = self._occurrences.search().where(_is(word)).select(["sentence", "token"])
-            found = sorted(search.limit(None).to_arrow().to_pylist(), key=_place)
+            search = self._occurrences.search().where(tables.is_word(word)).select(["sentence", "token"])
+            found = sorted(search.limit(None).to_arrow().to_pylist(), key=tables.position)
         taken = [found[number] for number in even_places(len(found), most)]
-        tokens = self._tokens(row["sentence"] for row in taken)
-        return [(tokens[row["sentence"]], row["token"]) for row in taken], len(found)
+        return self._uses(taken), len(found)
 
     def nearest(
         self, query: Query, layer: int, k: int = 5, same_word: bool = True, exact: bool = False
@@ -233,17 +211,16 @@ class Index:
         """
         if k < 1:
             raise InputError(f"k is {k}; at least 1 neighbour is expected")
-        where = _is(query.sentence[query.index]) if same_word else None
+        where = tables.is_word(query.sentence[query.index]) if same_word else None
         with self._errors():
             candidates = self._occurrences.count_rows(where)
-        limit, exact = k + SPARE, exact or candidates <= EXACT_MOST
+        limit, exact = k + SPARE, exact or candidates <= tables.EXACT_MOST
         while True:
             rows = self._search(query, self.layer(layer), limit, where, exact)
-            tokens = self._tokens(row["sentence"] for row in rows)
             found = [
-                Neighbor(row["similarity"], row["sentence"], row["token"], tokens[row["sentence"]])
-                for row in rows
-                if (row["token"], tokens[row["sentence"]]) != (query.index, query.sentence)
+                Neighbor(row["similarity"], row["sentence"], token, tokens, place)
+                for row, (tokens, token, place) in zip(rows, self._uses(rows), strict=True)
+                if (tokens, token) != (query.sentence, query.index)
             ]
             if len(found) >= k or (exact and len(rows) < limit):
                 return found[:k]
@@ -258,12 +235,12 @@ class Index:
         if not all(map(is_utf8, sentence)):
             return []
         with self._errors():
-            search = self._sentences.search().where(f"tokens = make_array({', '.join(map(_quoted, sentence))})")
+            search = self._sentences.search().where(f"tokens = make_array({', '.join(map(tables.quoted, sentence))})")
             return search.select(["sentence"]).limit(None).to_arrow()["sentence"].to_pylist()
 
     def _search(self, query: Query, layer: int, limit: int, where: str | None, exact: bool) -> list[dict[str, Any]]:
         """Returns the positions and similarities of up to `limit` tokens, nearest first."""
-        vector, column = query.vector.astype(np.float32), _column(layer)
+        vector, column = query.vector.astype(np.float32), tables.column_of(layer)
         with self._errors():
             search = self._occurrences.search(vector, column, query_type="vector").distance_type("cosine")
             if where is not None:
@@ -271,7 +248,7 @@ class Index:
             if exact:
                 search = search.bypass_vector_index()
             else:
-                search = search.refine_factor(REFINE).nprobes(_graphs(self.record))
+                search = search.refine_factor(REFINE).nprobes(tables.count_graphs(self.record))
             found = search.select(["sentence", "token", column, "_distance"]).limit(limit).to_arrow()
         rows = found.select(["sentence", "token"]).to_pylist()
         if not rows:
@@ -280,47 +257,28 @@ class Index:
         similarities = unit_vectors(vectors) @ unit_vectors(query.vector[None])[0]
         for row, similarity in zip(rows, similarities.astype(np.float32), strict=True):  # equal vectors then tie
             row["similarity"] = float(similarity)
-        return sorted(rows, key=lambda row: (-row["similarity"], *_place(row)))
+        return sorted(rows, key=lambda row: (-row["similarity"], *tables.position(row)))
 
-    def _tokens(self, numbers: Iterable[int]) -> dict[int, tuple[str, ...]]:
-        """Returns the tokens of the sentences with these numbers."""
-        wanted = sorted(set(numbers))
+    def _uses(self, rows: Sequence[dict[str, Any]]) -> list[Use]:
+        """Returns the sentences, tokens and places of rows of occurrences."""
+        wanted = sorted({row["sentence"] for row in rows})
         if not wanted:
-            return {}
+            return []
         with self._errors():
             where = f"sentence IN ({', '.join(map(str, wanted))})"
-            rows = self._sentences.search().where(where).limit(None).to_arrow().to_pylist()
-        if len(rows) != len(wanted):
-            raise InputError(f"{self.folder}: damaged: {len(wanted) - len(rows)} sentences are missing; build it again")
-        return {row["sentence"]: tuple(row["tokens"]) for row in rows}
+            kept = self._sentences.search().where(where).limit(None).to_arrow().to_pylist()
+        if len(kept) != len(wanted):
+            raise InputError(f"{self.folder}: damaged: {len(wanted) - len(kept)} sentences are missing; build it again")
+        found = {row["sentence"]: (tuple(row["tokens"]), row) for row in kept}
+        of_rows = [(*found[row["sentence"]], row["token"]) for row in rows]
+        return [(tokens, token, tables.place_in(sentence, token)) for tokens, sentence, token in of_rows]
 
     def _errors(self) -> AbstractContextManager[None]:
-        return _lance_errors(f"{self.folder}: damaged: ", "; build it again")
-
-
-def _lancedb() -> Any:
-    try:
-        import lancedb
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise InputError(f"an index needs LanceDB ({error}): pip install 'elmo-torch[index]'") from error
-    return lancedb
-
-
-@contextmanager
-def _lance_errors(before: str, after: str) -> Iterator[None]:
-    """Turns LanceDB's errors, which have no type of their own, into an error of one line."""
-    try:
-        yield
-    except InputError:
-        raise
-    except (RuntimeError, ValueError, OSError) as error:
-        said = str(error).partition(", /")[0]  # the rest is a place in LanceDB's source
-        raise InputError(f"{before}{said}{after}") from error
+        return tables.lance_errors(f"{self.folder}: damaged: ", "; build it again")
 
 
 def _writing(part: Path) -> AbstractContextManager[None]:
-    return _lance_errors(f"{part}: ", "; fix that, then continue with --resume")
+    return tables.lance_errors(f"{part}: ", "; fix that, then continue with --resume")
 
 
 def _check_name(folder: Path, remedy: str) -> None:
@@ -328,24 +286,6 @@ def _check_name(folder: Path, remedy: str) -> None:
         raise InputError(f"{str(folder)!r}: the path has a control character, which LanceDB cannot read; {remedy}")
     if not is_utf8(str(folder)):
         raise InputError(f"{str(folder)!r}: the name is not UTF-8, which LanceDB cannot write or read; {remedy}")
-
-
-def _is(word: str) -> str:
-    """Returns the condition in SQL that a row has this word."""
-    return f"word = {_quoted(word)}" if is_utf8(word) else "false"  # tables hold UTF-8 alone
-
-
-def _quoted(word: str) -> str:
-    """Quotes a string for SQL. LanceDB's own `to_sql` does not double a quote after a backslash."""
-    return "'" + word.replace("'", "''") + "'"
-
-
-def _place(row: dict[str, Any]) -> tuple[int, int]:
-    return row["sentence"], row["token"]
-
-
-def _column(layer: int) -> str:
-    return f"layer_{layer}"
 
 
 def _begun(part: Path, record: IndexRecord, resume: bool, overwrite: bool) -> IndexRecord:
@@ -356,11 +296,11 @@ def _begun(part: Path, record: IndexRecord, resume: bool, overwrite: bool) -> In
         remove(part)
         part.mkdir()
     if all(map(is_unfinished, part.iterdir())):
-        _write(part, record)
+        write_record(part, record)
         return record
     if not resume:
         raise InputError(f"{part}: the index is incomplete; add --resume to continue it, or remove it")
-    kept = _read(part)
+    kept = read_record(part)
     if corpus.is_fingerprint(kept.fingerprint, record.fingerprint):
         kept = replace(kept, fingerprint=record.fingerprint)
     old, new = (configs.to_dict(replace(each, sentences=0, tokens=0)) for each in (kept, record))
@@ -368,108 +308,12 @@ def _begun(part: Path, record: IndexRecord, resume: bool, overwrite: bool) -> In
     return kept
 
 
-def _write(folder: Path, record: IndexRecord) -> None:
-    write_run_file(folder / RECORD, configs.to_json(record).encode())
-
-
-def _read(folder: Path) -> IndexRecord:
-    file = folder / RECORD
-    if not file.is_file():
-        raise InputError(f"{folder}: not an index (no {RECORD}); build one with elmo index TEXT --output {folder}")
-    try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-        version = values["version"]
-        if version != VERSION:
-            raise InputError(f"{file}: version {version}; this program reads {VERSION}; build the index again")
-        record = configs.from_dict(IndexRecord, values)
-        _ = record.bilm["sha256"], record.bilm["model"], record.layers[0]
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        if isinstance(error, InputError) and not isinstance(error, configs.ConfigError):
-            raise
-        raise InputError(f"{file}: damaged ({error}); build the index again") from error
-    return record
-
-
-def _limited(sentences: Iterable[tuple[str, ...]], limit: int | None) -> Iterator[tuple[str, ...]]:
+def _limited(sentences: Iterable[TextRecord], limit: int | None) -> Iterator[TextRecord]:
     """Yields the non-empty sentences, up to the one that reaches `limit` tokens."""
     seen = 0
     for sentence in sentences:
         if limit is not None and seen >= limit:
             return
-        if sentence:
-            seen += len(sentence)
+        if sentence.tokens:
+            seen += len(sentence.tokens)
             yield sentence
-
-
-def _schemas(record: IndexRecord, dim: int) -> tuple[Any, Any]:
-    """Returns the schemas of the tables of occurrences and of sentences."""
-    import pyarrow as pa
-
-    number = pa.from_numpy_dtype(np.dtype(record.dtype))
-    vectors = [pa.field(_column(layer), pa.list_(number, dim), nullable=False) for layer in record.layers]
-    word, sentence = pa.field("word", pa.utf8(), nullable=False), pa.field("sentence", pa.int64(), nullable=False)
-    token, tokens = pa.field("token", pa.int32(), nullable=False), pa.field("tokens", pa.list_(pa.utf8()))
-    return pa.schema([word, sentence, token, *vectors]), pa.schema([sentence, tokens])
-
-
-def _tables(database: Any, record: IndexRecord, dim: int) -> tuple[Any, Any]:
-    """Opens both tables, or creates those that are missing."""
-    occurrences, sentences = _schemas(record, dim)
-    return (
-        database.create_table(OCCURRENCES, schema=occurrences, exist_ok=True),
-        database.create_table(SENTENCES, schema=sentences, exist_ok=True),
-    )
-
-
-def _rows(embedder: Embedder, chunk: list[tuple[str, ...]], record: IndexRecord) -> tuple[Any, Any]:
-    """Returns the rows of both tables for the sentences of a chunk."""
-    import pyarrow as pa
-
-    numbers = np.arange(record.sentences, record.sentences + len(chunk))
-    lengths = [len(sentence) for sentence in chunk]
-    kept = {layer: np.empty((sum(lengths), embedder.dim), record.dtype) for layer in record.layers}
-    end = 0
-    for vectors in embedder.embed_stream(chunk):
-        begin, end = end, end + vectors.shape[1]
-        for layer, array in kept.items():
-            with np.errstate(over="ignore"):
-                array[begin:end] = vectors[layer]
-    for layer, array in kept.items():
-        if not np.isfinite(array).all():
-            raise InputError(f"layer {layer} has values outside the range of {record.dtype}; give --dtype float32")
-    columns = {
-        "word": [token for sentence in chunk for token in sentence],
-        "sentence": np.repeat(numbers, lengths),
-        "token": np.concatenate([np.arange(length, dtype=np.int32) for length in lengths]),
-    } | {
-        _column(layer): pa.FixedSizeListArray.from_arrays(pa.array(array.reshape(-1)), embedder.dim)
-        for layer, array in kept.items()
-    }
-    occurrences, sentences = _schemas(record, embedder.dim)
-    return pa.table(columns, schema=occurrences), pa.table({"sentence": numbers, "tokens": chunk}, schema=sentences)
-
-
-def _graphs(record: IndexRecord) -> int:
-    return -(-record.tokens // PARTITION)
-
-
-def _train(tables: tuple[Any, Any], record: IndexRecord) -> None:
-    """Builds the lookups by word and by sentence, and the graphs if the text is long."""
-    from lancedb.index import BTree, HnswSq
-
-    occurrences, sentences = tables
-    for table in tables:  # tidying would rebuild indices that an interrupted build left
-        for index in table.list_indices():
-            table.drop_index(index.name)
-        _tidy(table)
-    occurrences.create_index("word", config=BTree())
-    sentences.create_index("sentence", config=BTree())
-    if record.tokens > EXACT_MOST:
-        graph = HnswSq(distance_type="cosine", num_partitions=_graphs(record), ef_construction=EF_CONSTRUCTION)
-        for layer in record.layers:
-            occurrences.create_index(_column(layer), config=graph)
-
-
-def _tidy(table: Any) -> None:
-    """Merges many files into few, and removes leftovers of earlier table versions and interrupted builds."""
-    table.optimize(cleanup_older_than=timedelta(milliseconds=1), delete_unverified=True)

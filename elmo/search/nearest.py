@@ -8,15 +8,17 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
+from elmo.text.records import Place, TextRecord, as_record
 from elmo.text.tokenizer import split_at_spaces
 from elmo.text.word_vectors import read_entries
 
@@ -35,6 +37,13 @@ class Neighbor:
     sentence_index: int
     token_index: int
     sentence: tuple[str, ...]
+    place: Place = field(default_factory=Place)
+    """Where the token stands, if the text was given as records."""
+
+    def values(self) -> dict[str, Any]:
+        """Returns the fields as JSON values, with those of the place: file, line, start and end."""
+        values = dict(vars(self))
+        return values | vars(values.pop("place"))
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,7 @@ def _at_spaces(text: str) -> list[str]:
 
 def search(
     embedder: Embedder,
-    sentences: Iterable[Sequence[str]],
+    sentences: Iterable[Sequence[str] | TextRecord],
     queries: Sequence[tuple[Sequence[str], int]],
     layers: Sequence[int] = (-1,),
     k: int = 5,
@@ -91,24 +100,30 @@ def search(
 ) -> list[list[QueryResult]]:
     """Returns the `k` nearest tokens by layer and query; a query is a sentence and the index of a token in it.
 
-    Layers count from 0 (the word without context); -1 is the top. With `same_word` only occurrences of the query's
-    word are candidates. The query itself (the same sentence and position) is never one. Ties keep text order. The text
-    is read once for all layers and queries. `progress` is called with the number of sentences so far. Raises InputError
-    if there is no query, or no such layer or token.
+    `sentences` are lists of tokens, or records (`elmo.text.records`), whose neighbours know their file, line and
+    characters. Layers count from 0 (the word without context); -1 is the top. With `same_word` only occurrences of the
+    query's word are candidates. The query itself (the same sentence and position) is never one. Ties keep text order.
+    The text is read once for all layers and queries. `progress` is called with the number of sentences so far. Raises
+    InputError if there is no query, or no such layer or token.
     """
     sought = query_vectors(embedder, queries, layers)
     words = {sentence[index] for sentence, index in queries} if same_word else None
     best = [[QueryResult([], 0) for _ in queries] for _ in layers]
-    for chunk in _chunks(enumerate(map(tuple, sentences)), words):
-        embedded = embedder.embed([list(tokens) for _, tokens in chunk], layers="all")
-        places = [(number, t, tokens) for number, tokens in chunk for t in range(len(tokens))]
+    for chunk in _chunks(enumerate(map(as_record, sentences)), words):
+        embedded = embedder.embed([record.tokens for _, record in chunk], layers="all")
+        places = [
+            (number, t, tokens, record)
+            for number, record in chunk
+            for tokens in [tuple(record.tokens)]
+            for t in range(len(tokens))
+        ]
         candidates = [_candidates(places, tuple(sentence), index, same_word) for sentence, index in queries]
         for layer, vectors_of_queries, of_layer in zip(layers, sought, best, strict=True):
             vectors = unit_vectors(np.concatenate([array[layer] for array in embedded]))
             similarities = vectors_of_queries @ vectors.T  # its shape: queries, tokens of the chunk
             for row, allowed, found in zip(similarities, candidates, of_layer, strict=True):
                 nearest = allowed[np.argsort(-row[allowed], kind="stable")[:k]]
-                found.neighbors += [Neighbor(float(row[i]), *places[i]) for i in nearest]
+                found.neighbors += [_neighbor(float(row[i]), *places[i]) for i in nearest]
                 found.neighbors.sort(key=lambda neighbor: -neighbor.similarity)
                 del found.neighbors[k:]
                 found.candidates += len(allowed)
@@ -117,14 +132,18 @@ def search(
     return best
 
 
+def _neighbor(similarity: float, number: int, token: int, tokens: tuple[str, ...], record: TextRecord) -> Neighbor:
+    return Neighbor(similarity, number, token, tokens, record.place(token))
+
+
 def _candidates(
-    places: Sequence[tuple[int, int, tuple[str, ...]]], query: tuple[str, ...], index: int, same_word: bool
+    places: Sequence[tuple[int, int, tuple[str, ...], TextRecord]], query: tuple[str, ...], index: int, same_word: bool
 ) -> Int[np.ndarray, " C"]:
     """Returns the indices of the positions that a query is compared with."""
     return np.array(
         [
             i
-            for i, (_, t, tokens) in enumerate(places)
+            for i, (_, t, tokens, _) in enumerate(places)
             if (not same_word or tokens[t] == query[index]) and (t, tokens) != (index, query)
         ],
         dtype=int,
@@ -203,10 +222,10 @@ def mark_token(sentence: Sequence[str], index: int) -> str:
 
 
 def _chunks(
-    numbered: Iterator[tuple[int, tuple[str, ...]]], words: set[str] | None
-) -> Iterator[list[tuple[int, tuple[str, ...]]]]:
+    numbered: Iterator[tuple[int, TextRecord]], words: set[str] | None
+) -> Iterator[list[tuple[int, TextRecord]]]:
     """Yields up to `CHUNK` numbered sentences at a time: those with one of `words`, or all non-empty ones."""
-    wanted = (pair for pair in numbered if (pair[1] if words is None else words.intersection(pair[1])))
+    wanted = (pair for pair in numbered if (pair[1].tokens if words is None else words.intersection(pair[1].tokens)))
     while chunk := list(islice(wanted, CHUNK)):
         yield chunk
 

@@ -34,14 +34,16 @@ def routes(service: Service) -> list[Route]:
             return own.nearest(Query(sentence, place, vector), layer, body.k, not body.any_word)
 
         found = await service.call(search, [split])
-        content = {"tokens": split.tokens, "layer": layer, "neighbors": [vars(each) for each in found]}
+        content = {"tokens": split.tokens, "layer": layer, "neighbors": [each.values() for each in found]}
         return await service.written(request, json_response, content)
 
     async def uses(request: Request, body: bodies.Uses) -> Response:
         """The occurrences of a word in the index, in text order; of more than `most`, evenly spaced ones."""
         own = index()
-        found, count = await service.call(lambda: own.places(body.word, body.most), [])
-        rows: list[dict[str, Any]] = [{"sentence": sentence, "position": position} for sentence, position in found]
+        found, count = await service.call(lambda: own.uses(body.word, body.most), [])
+        rows: list[dict[str, Any]] = [
+            {"sentence": sentence, "position": position} | vars(place) for sentence, position, place in found
+        ]
         return await service.written(request, json_response, {"count": count, "uses": rows})
 
     return [

@@ -154,13 +154,16 @@ def _pad(sentences: Sequence[Sequence[str]], encode: Callable[[Sequence[str]], n
     return Batch(torch.from_numpy(char_ids), torch.from_numpy(lengths))
 
 
-def in_parts(sentences: Iterable[S], tokens: int) -> Iterator[list[S]]:
-    """Yields the sentences in order, in parts of at least `tokens` tokens; the last part has the rest."""
-    part: list[S] = []
+def in_parts(sentences: Iterable[Item], tokens: int, length: Callable[[Item], int]) -> Iterator[list[Item]]:
+    """Yields the sentences in order, in parts of at least `tokens` tokens; the last part has the rest.
+
+    `length` returns the number of tokens of a sentence.
+    """
+    part: list[Item] = []
     size = 0
     for sentence in sentences:
         part.append(sentence)
-        size += len(sentence)
+        size += length(sentence)
         if size >= tokens:
             yield part
             part, size = [], 0

@@ -53,11 +53,18 @@ def file_lines(path: Path, max_characters: int = MAX_CHARACTERS, whole: bool = F
     Carriage returns and NULs within lines are counted in a warning. Raises InputError with the file and the line if the
     text is not UTF-8 or the compressed file is damaged.
     """
+    return (line for line, _, _ in placed_lines(path, max_characters, whole))
+
+
+def placed_lines(
+    path: Path, max_characters: int = MAX_CHARACTERS, whole: bool = False
+) -> Iterator[tuple[str, int, int]]:
+    """Yields the lines of `file_lines`, the number (from 1) of each, and the character of it at which a part begins."""
     irregular = IrregularPlaces(path)
     try:
         with open_text(path) as file:
             text = file.readline(max_characters)
-            is_remainder, number = False, 1
+            is_remainder, number, first = False, 1, 0
             while text:
                 if whole and len(text) >= max_characters and not text.endswith("\n"):
                     raise long_line(path, number, max_characters)
@@ -67,9 +74,12 @@ def file_lines(path: Path, max_characters: int = MAX_CHARACTERS, whole: bool = F
                 if "\0" in line.rstrip(END_OF_FILE):
                     irregular.note("a NUL, which no text has, within a line", number)
                 if line.strip() or not is_remainder:  # the blank rest of a split line is not a blank line
-                    yield line if is_remainder else line.removeprefix(MARK)
+                    yield line if is_remainder else line.removeprefix(MARK), number, first
                 is_remainder = not text.endswith("\n")
-                number += not is_remainder
+                if is_remainder:
+                    first += len(text) - len(rest) - (not first and text.startswith(MARK))  # the mark is no character
+                else:
+                    number, first = number + 1, 0
                 text = rest + file.readline(max_characters)
     except UnicodeDecodeError as error:
         raise not_utf8(path) from error
@@ -112,6 +122,11 @@ def size_of(path: Path) -> int:
 def length_of(line: str) -> int:
     """What a line adds to `size_of` a file that is not compressed: its bytes, with the line end."""
     return 1 + (len(line) if line.isascii() else len(line.encode("utf-8", errors="surrogatepass")))
+
+
+def estimate(done: int, read: int, size: int) -> int | None:
+    """Estimates how many of something there are in `size` characters, if the first `read` of them have `done`."""
+    return max(done, round(done * size / read)) if read else None
 
 
 def corpus_fingerprint(paths: Sequence[Path]) -> str:

@@ -7,7 +7,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -28,6 +28,24 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a token stands in a file; what is unknown is None."""
+
+    file: str | None = None
+    line: int | None = None
+    """The number of the line, from 1; None for other files than text."""
+    start: int | None = None
+    """The character of the line at which the token begins, from 0."""
+    end: int | None = None
+    """The character of the line after the token."""
+
+    def __str__(self) -> str:
+        """The file, the line and the column (from 1), as editors and compilers write them; "" without a file."""
+        column = None if self.start is None else self.start + 1
+        return "" if self.file is None else ":".join(str(each) for each in (self.file, self.line, column) if each)
+
+
+@dataclass(frozen=True)
 class TextRecord:
     """One sentence or protein."""
 
@@ -41,6 +59,20 @@ class TextRecord:
     """The number of the line that has the sentence, from 1; None for other files than text."""
     start: int = 0
     """The character of its line at which `text` begins."""
+    file: str | None = None
+    """The name of the file that has the sentence; None unless `of_file` gave it."""
+
+    def place(self, token: int) -> Place:
+        """Returns where a token stands: `line[start:end]` is the token."""
+        if self.line is None or self.offsets is None:
+            return Place(self.file, self.line)
+        begin, end = self.offsets[token]
+        return Place(self.file, self.line, self.start + begin, self.start + end)
+
+
+def as_record(sentence: "Sequence[str] | TextRecord") -> TextRecord:
+    """Returns a sentence as a record. Nothing is known of the place of a list of tokens."""
+    return sentence if isinstance(sentence, TextRecord) else TextRecord("", list(sentence))
 
 
 def kind_of(path: str | Path) -> Kind:
@@ -83,23 +115,31 @@ def read_records(
     return read_conllu(lines, source) if kind == "conllu" else read_fasta(lines, source)
 
 
-def text_records(line: str, tokenizer: Tokenizer, number: int | None = None) -> Iterator[TextRecord]:
+def text_records(line: str, tokenizer: Tokenizer, number: int | None = None, first: int = 0) -> Iterator[TextRecord]:
     """Yields the sentences of a line of text. All raw text becomes sentences here.
 
     If a line is a sentence, it is one record, even without tokens; otherwise a line without tokens has no record.
+    `number` and `first` are the place of `line` in its file: its number, and the character at which this part of it
+    begins.
     """
     if tokenizer.config.sentences == "line":
         tokens = tokenizer.tokens(line)
-        yield TextRecord(line, tokens, token_offsets(line, tokens), number)
+        yield TextRecord(line, tokens, token_offsets(line, tokens), number, first)
         return
     end = 0
     for tokens in tokenizer.sentences(line):
         spans = token_offsets(line, tokens, end)
         if spans is None:  # the tokenizer saw another text, for example one without a lone surrogate
-            yield TextRecord(" ".join(tokens), tokens, None, number, end)
+            yield TextRecord(" ".join(tokens), tokens, None, number, first + end)
             continue
         begin, end = spans[0][0], spans[-1][1]
-        yield TextRecord(line[begin:end], tokens, [(a - begin, b - begin) for a, b in spans], number, begin)
+        offsets = [(a - begin, b - begin) for a, b in spans]
+        yield TextRecord(line[begin:end], tokens, offsets, number, first + begin)
+
+
+def of_file(records: Iterable[TextRecord], file: str | Path) -> Iterator[TextRecord]:
+    """Yields the records with the name of their file."""
+    return (replace(record, file=str(file)) for record in records)
 
 
 def token_offsets(text: str, tokens: Sequence[str], begin: int = 0) -> list[Span] | None:

@@ -96,6 +96,12 @@ def test_all_commands_see_the_same_sentences(files, tmp_path):
         indexed = tmp_path / f"index{len(flags)}"
         said = done("index", files / "text.txt", "--output", indexed, *model, *flags, "--quiet")
         assert f"of {places} sentences" in said
+        again = done("neighbors", "play", "--index", indexed, "--json", "-k", "2")
+        for hit in map(json.loads, [*shown.splitlines(), *again.splitlines()]):
+            for prefix in ("", "query_"):
+                place = {name: hit[prefix + name] for name in ("file", "line", "start", "end")}
+                assert place["file"] == str(files / "text.txt")
+                assert LINES[place["line"] - 1][place["start"] : place["end"]] == "play"
 
 
 def test_types_read_sentences(files, tmp_path):

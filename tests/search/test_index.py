@@ -20,8 +20,12 @@ from tiny import write_tiny
 from elmo.cli import main
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.search import index, nearest
+from elmo.search import index, index_tables, nearest
 from elmo.search.index import Index, IndexRecord, Query
+from elmo.text import corpus
+from elmo.text.corpus_records import CorpusRecords
+from elmo.text.records import Place
+from elmo.text.tokenizer import TextConfig, Tokenizer
 
 CARD = {"model": "planted", "sha256": "5e" * 32}
 RECORD = IndexRecord(CARD, ("planted.txt",), "0", (0, 1))
@@ -121,8 +125,8 @@ def test_small_index_gives_the_rows_of_the_search_without_one(tmp_path: Path) ->
 
 
 def test_graph_finds_nine_of_ten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "EXACT_MOST", 1000)
-    monkeypatch.setattr(index, "PARTITION", 3000)
+    monkeypatch.setattr(index_tables, "EXACT_MOST", 1000)
+    monkeypatch.setattr(index_tables, "PARTITION", 3000)
     sentences = text(1000, topics=40, words=4)
     index.build_index(Planted(), sentences, tmp_path / "index", replace(RECORD, layers=(1,)))
     opened = Index(tmp_path / "index")
@@ -146,7 +150,7 @@ def test_where_the_graph_gives_up_every_candidate_is_compared(tmp_path: Path, mo
     def gives_up(self: Index, query: Any, layer: int, limit: int, where: str | None, exact: bool) -> list[Any]:
         return search(self, query, layer, limit, where, True)[: None if exact else 3]
 
-    monkeypatch.setattr(index, "EXACT_MOST", 10)
+    monkeypatch.setattr(index_tables, "EXACT_MOST", 10)
     monkeypatch.setattr(Index, "_search", gives_up)
     query = query_of(sentences[0], 1)
     found = opened.nearest(query, 1, 5)
@@ -170,13 +174,74 @@ def test_occurrences_come_in_the_order_of_the_text(small: Path) -> None:
     found, count = Index(small).occurrences("w2", 1, 5)
     expected = nearest.find_occurrences(sentences, "w2")
     assert count == len(expected)
-    assert Index(small).places("w2", 1000) == ([(tuple(sentences[s]), t) for s, t in expected], count)
+    assert Index(small).uses("w2", 1000) == ([(tuple(sentences[s]), t, Place()) for s, t in expected], count)
     expected = [expected[number * count // 5] for number in range(5)]  # evenly over the text
-    assert Index(small).places("w2", 5) == ([(tuple(sentences[s]), t) for s, t in expected], count)
+    assert Index(small).uses("w2", 5) == ([(tuple(sentences[s]), t, Place()) for s, t in expected], count)
     assert [(list(query.sentence), query.index) for query in found] == [(sentences[s], t) for s, t in expected]
     kept = [Planted().embed([sentences[s]])[0][1, t].astype(np.float16) for s, t in expected]
     np.testing.assert_array_equal(np.stack([query.vector for query in found]), np.stack(kept).astype(np.float32))
     assert Index(small).occurrences("missing", 1) == ([], 0)
+
+
+RAW = [
+    "\ufeff  The  bank   by the river. A bank lent money.  It was old.",
+    "",
+    "\u201cThe bank!\u201d she said\t\u2014 the bank, the BANK and bank\u2019s bank.",
+    "\U0001f986 bank \u00e9\u0301 bank",
+]
+"""Lines with a mark, spaces, quotes and characters of several bytes."""
+
+
+@pytest.mark.parametrize("config", [TextConfig(), TextConfig("whitespace", "line"), TextConfig(sentences="line")])
+@pytest.mark.parametrize("most", [65_536, 24])
+def test_hits_map_back_to_files_lines_and_characters(
+    tmp_path: Path, config: TextConfig, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every token of two files, in the order of the text, by its place alone; also in lines that are read in parts."""
+    monkeypatch.setattr(corpus.placed_lines, "__defaults__", (most, False))
+    files = [tmp_path / "a.txt", tmp_path / "caf\u00e9.txt"]
+    files[0].write_text("\n".join(RAW), encoding="utf-8")
+    files[1].write_bytes("\r\n".join(RAW[2:]).encode())
+    record = replace(RECORD, layers=(1,))
+    records = CorpusRecords(files, Tokenizer(config))
+    made = index.build_index(Planted(), records, tmp_path / "index", record)
+    assert records.total(made.tokens) == made.tokens, "all is read"
+    lines = {str(file): file.read_text(encoding="utf-8-sig").split("\n") for file in files}
+    opened = Index(tmp_path / "index")
+    query = Query(("a", "query"), 0, np.ones(Planted.dim))
+    found = sorted(
+        opened.nearest(query, 1, 200, same_word=False), key=lambda each: (each.sentence_index, each.token_index)
+    )
+    assert len(found) == made.tokens > 40
+    for each in found:
+        line = lines[each.place.file][each.place.line - 1]
+        assert line[each.place.start : each.place.end] == each.sentence[each.token_index]
+    order = [(str(each.place.file), each.place.line, each.place.start) for each in found]
+    assert order == sorted(order)
+    assert len(set(order)) == len(order)
+    left = {(name, number): list(line) for name, each in lines.items() for number, line in enumerate(each, 1)}
+    for each in found:
+        start, end = each.place.start, each.place.end
+        left[each.place.file, each.place.line][start:end] = " " * (end - start)
+    assert not "".join(map("".join, left.values())).strip(), "only spaces are in no token"
+    uses, count = opened.uses("bank", 100)
+    places = {place for _, _, place in uses}
+    assert len(places) == count == len([each for each in found if each.sentence[each.token_index] == "bank"])
+    assert places == {query.place for query in opened.occurrences("bank", 1)[0]}
+    ((exact,),) = nearest.search(
+        Planted(), CorpusRecords(files, Tokenizer(config)), [(("a", "query"), 0)], [1], 200, False
+    )
+    assert {each.place for each in exact.neighbors} == {each.place for each in found}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only here a name may be any bytes")
+def test_a_file_may_have_any_name(tmp_path: Path) -> None:
+    file = tmp_path / "caf\udce9.txt"
+    file.write_text("a bank\n", encoding="utf-8")
+    records = CorpusRecords([file], Tokenizer(TextConfig("whitespace", "line")))
+    index.build_index(Planted(), records, tmp_path / "index", RECORD)
+    ((_, _, place),), _ = Index(tmp_path / "index").uses("bank", 1)
+    assert place == Place(str(file), 1, 2, 6)
 
 
 def test_words_may_hold_any_character(tmp_path: Path) -> None:
@@ -218,8 +283,13 @@ def test_broken_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, d
     """It ends before a chunk is in the record, between the two tables, or when all is written, graphs and all."""
     monkeypatch.setattr(index, "CHUNK_TOKENS", 100)
     sentences, output = text(60), tmp_path / "index"
-    breaking = {"record": "_write", "tables": "_rows", "training": "_train", "moving": "move_into_place"}[during]
-    working = getattr(index, breaking)
+    home, breaking = {
+        "record": (index, "write_record"),
+        "tables": (index_tables, "rows_of"),
+        "training": (index_tables, "train"),
+        "moving": (index, "move_into_place"),
+    }[during]
+    working = getattr(home, breaking)
     calls = []
 
     def broken(*arguments: Any) -> Any:
@@ -233,7 +303,7 @@ def test_broken_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, d
         return working(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(index, breaking, broken)
+        patch.setattr(home, breaking, broken)
         with pytest.raises((KeyboardInterrupt, InputError)):
             index.build_index(Planted(), sentences, output, RECORD)
     assert not output.exists()
@@ -373,7 +443,7 @@ def _say(**values: Any) -> Any:
         (_cut("index.json"), "damaged"),
         (_say(layers="all"), "damaged"),
         (_say(bilm={}), "damaged"),
-        (_say(version="0"), "version 0; 1"),
+        (_say(version="1"), "version 1; 2; build the index again"),
         (_say(tokens=7), "600 tokens; index.json; 7"),
         (_remove("occurrences.lance"), "damaged"),
         (_remove("sentences.lance/data"), "damaged"),
@@ -463,11 +533,11 @@ def test_commands_read_sentences_by_their_kind(made: Path, tmp_path: Path, capsy
     assert (code, said) == (0, [f"{index}: 22 tokens of 6 sentences, layers 2, float16"])
     flags = ("bank", "--any-word", "-k", 1)
     for where in (("--index", index), ("--text", file, *model)):
-        assert "[bank] note" in asked("neighbors", *flags, *where)[1]
+        assert f"[bank] note  ({file})" in asked("neighbors", *flags, *where)[1]
         for spaced in (("a lot", "-k", 1), ("He has a lot", "--word", "a lot", "-k", 1)):
             code, said = asked("neighbors", *spaced, *where)
             assert (code, said[0]) == (0, "a lot, by layer 2:")
-            assert said[1] == ("He has [a lot]" if "--word" in spaced else "bank [a lot]")
+            assert said[1] == ("He has [a lot]" if "--word" in spaced else f"bank [a lot]  ({file})")
     for command in (["index", tmp_path / "text.conll", "--output", tmp_path / "no"], ["neighbors", *flags, "--text"]):
         code, said = asked(*command, *([tmp_path / "text.conll"] if command[-1] == "--text" else []), *model)
         assert (code, len(said)) == (2, 1)
@@ -485,7 +555,7 @@ def test_command_shows_static_vectors_beside(made: Path) -> None:
     done = run("neighbors", "bank", "--index", made / "index", "-k", 2, "--queries", 1, "--vectors", vectors)
     lines = done.stdout.splitlines()
     assert lines[:2] == ["bank, by static vectors:", "    loan 0.995, shore 0.949"]
-    assert lines[2:4] == ["bank, by layer 2:", "He sat by the [bank] ."]
+    assert lines[2:4] == ["bank, by layer 2:", f"He sat by the [bank] .  ({made / 'text.txt'}:1:15)"]
     assert lines[-1] == "2 more occurrences of 'bank' are not shown (--queries)"
     assert len(lines) == 7
 
@@ -493,7 +563,9 @@ def test_command_shows_static_vectors_beside(made: Path) -> None:
 def test_command_says_where_a_word_has_no_other_occurrence(made: Path) -> None:
     for where in (("--index", made / "index"), ("--text", made / "text.txt", "--model", made / "model")):
         done = run("neighbors", "He", *where, "--layer", 0)
-        assert done.stdout.splitlines() == ["He, by layer 0:", "[He] sat by the bank .", "    (no other occurrence)"]
+        place = f"({made / 'text.txt'}:1:1)"
+        shown = ["He, by layer 0:", f"[He] sat by the bank .  {place}", "    (no other occurrence)"]
+        assert done.stdout.splitlines() == shown
 
 
 @pytest.mark.parametrize(
