@@ -114,13 +114,16 @@ def _read(
     """Runs one direction without gradients: fills `outputs` and advances `hidden` and `cell` in place."""
     steps, rows = inputs.shape[:2]
     chunk = max(1, (READ_AT_ONCE if same is None else REPEATED_AT_ONCE) // max(1, rows))
-    forget = None if keep is None else [(~kept).nonzero().squeeze(1).to(hidden.device) for kept in keep.cpu()]
+    is_compiled = isinstance(packed.state, CompiledProduct)  # the C code reads `keep` itself
+    forget = (
+        None if keep is None or is_compiled else [(~kept).nonzero().squeeze(1).to(hidden.device) for kept in keep.cpu()]
+    )
     for start in range(0, steps, chunk):
         at_work = slice(start, start + chunk), slice(rows if active is None else active[start])
         part = inputs[at_work]
         first, place = (slice(None), None) if same is None else _distinct(same[at_work])
         product = packed.input(part.flatten(0, 1)[first]).to(inputs.dtype).add_(packed.bias)
-        if isinstance(packed.state, CompiledProduct):
+        if is_compiled:
             _read_compiled(packed, product, place, start, chunk, hidden, cell, clips, active, keep, outputs)
             continue
         gates = product if place is not None else product.view(*part.shape[:2], packed.input.size)
