@@ -2,6 +2,7 @@
 
 import argparse
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -52,6 +53,9 @@ def add_verbs(verbs: Any) -> None:
     convert.add_argument(
         "--store", choices=["float32", "float16", "int8"], help="how native weights are stored (default: float32)"
     )
+    convert.add_argument(
+        "--card", metavar="FILE", help="a JSON object to add to the model's card: license, name, examples of its page"
+    )
     convert.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
 
     models = add_verb(
@@ -97,6 +101,7 @@ def add_verbs(verbs: Any) -> None:
 
 def info_verb(arguments: argparse.Namespace) -> None:
     from elmo import formats
+    from elmo.formats.examples import KEY
 
     found = formats.describe(arguments.model, arguments.weights)
     if arguments.check:
@@ -123,6 +128,9 @@ def info_verb(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(values, indent=2)
         return
+    values["card"] = {
+        name: value for name, value in found.card.items() if name != KEY
+    }  # --json has the pages of sentences
     print_settings(values)
 
 
@@ -143,12 +151,16 @@ def convert_verb(arguments: argparse.Namespace) -> None:
     take_output(arguments, most=1)
     (source,), target = arguments.input, Path(arguments.output)
     found = formats.describe(source, arguments.weights)
-    is_other = found.format != formats.native.FORMAT or arguments.store is not None
+    is_other = found.format != formats.native.FORMAT or arguments.store is not None or arguments.card is not None
     wanted = arguments.to or ("native" if is_other else "allennlp")
     if wanted == "allennlp" and arguments.store is not None:
         raise InputError("--store is for the native format; AllenNLP's is float32: omit one of --store and --to")
-    check_output(target, arguments.overwrite, ("*",), inputs=(formats.find(source), arguments.weights))
+    check_output(target, arguments.overwrite, ("*",), inputs=(formats.find(source), arguments.weights, arguments.card))
+    if wanted == "allennlp" and arguments.card is not None:
+        raise InputError("--card is for the native format, since AllenNLP's has no card: omit --card or --to")
+    added = {} if arguments.card is None else _read_card(Path(arguments.card))
     model = formats.load(source, arguments.weights)
+    model = replace(model, card=model.card | added)
     if wanted == "native":
         formats.native.save(model, target, arguments.overwrite, arguments.store or "float32")
     else:
@@ -158,6 +170,18 @@ def convert_verb(arguments: argparse.Namespace) -> None:
     parts |= {"the card": model.card.keys() - {"options"}}
     lost = " and ".join(part for part, there in parts.items() if there) if wanted == "allennlp" else ""
     print(f"{target}: written as {wanted}" + (f" (without {lost}, which this format cannot store)" if lost else ""))
+
+
+def _read_card(file: Path) -> dict[str, Any]:
+    """Reads facts for a model's card. Raises InputError if they are no JSON object, or have examples that are none."""
+    from elmo.formats.examples import page_examples
+    from elmo.formats.files import file_on_disk
+
+    found = file_on_disk(file).json()
+    if not isinstance(found, dict):
+        raise InputError(f'{file}: is not a JSON object; write one, such as {{"license": "CC0-1.0"}}')
+    page_examples(found)
+    return found
 
 
 def models_verb(arguments: argparse.Namespace) -> None:

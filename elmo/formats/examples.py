@@ -1,7 +1,14 @@
-"""The example sentence of a model's card, in the model's language."""
+"""Examples in a model's language: the sentence of its card, and those with which the page of `elmo explore` begins."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from elmo import config
+from elmo.errors import InputError
+
+KEY = "examples"
+"""The key of `PageExamples` in a model's card."""
 SENTENCES = {
     "ca": "Ella va escriure una obra .",
     "da": "Hun skrev et skuespil .",
@@ -38,3 +45,63 @@ def example(language: str | None, words: Sequence[str] = ()) -> list[str]:
         return SENTENCES[code].split()
     known = [word for word in words[:1000] if word.isalpha()][:WORDS]
     return known if len(known) == WORDS else SENTENCES["en"].split()
+
+
+@dataclass(frozen=True)
+class Sense:
+    """A sense of a word, with two uses of it."""
+
+    name: str
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TwoSenses:
+    """A word in two senses."""
+
+    word: str
+    title: str
+    """The label of its button."""
+    senses: tuple[Sense, ...]
+    note: str = ""
+    """What to see in the example."""
+
+    def __post_init__(self) -> None:
+        if [len(sense.sentences) for sense in self.senses] != [2, 2]:
+            raise config.ConfigError(f"the example {self.title!r} needs two senses with two sentences each")
+        for sentence in (each for sense in self.senses for each in sense.sentences):
+            if self.word.lower() not in sentence.lower():
+                raise config.ConfigError(f"the example {self.title!r} has a sentence without {self.word!r}: {sentence}")
+
+
+@dataclass(frozen=True)
+class Uses:
+    """A word and lines of text with it; in the last section of the page, a line may begin with `sense |`."""
+
+    word: str
+    text: str
+
+
+@dataclass(frozen=True)
+class PageExamples:
+    """The examples of the page, by section; a model without its own has English ones."""
+
+    senses: tuple[TwoSenses, ...]
+    word: tuple[Uses, ...]
+    expects: tuple[str, ...]
+    uses: tuple[Uses, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("senses", "word", "expects", "uses"):
+            if not getattr(self, name):
+                raise config.ConfigError(f"{name} is empty; give an example")
+
+
+def page_examples(card: Mapping[str, Any]) -> PageExamples | None:
+    """Returns the examples in a model's card; None if it has none. Raises InputError if they are not such examples."""
+    if KEY not in card:
+        return None
+    try:
+        return config.from_dict(PageExamples, card[KEY])
+    except (config.ConfigError, TypeError, AttributeError) as error:
+        raise InputError(f"the card's {KEY}: {error}; see the docs of elmo convert --card, or remove them") from error

@@ -23,7 +23,7 @@ def create_app(service: Service, key: str | None = None, traffic: Traffic | None
     `traffic` counts the requests at work, for a server that shuts down.
     """
     served = [each for part in (embeddings, openai, language, similar) for each in part.routes(service)]
-    routes = [*served, *_own(service, served, key is not None), *page.routes()]
+    routes = [*served, *_own(service, served, key is not None), *page.routes(service.examples)]
     app = Starlette(routes=starlette_routes(routes))
     app.router.redirect_slashes = False
     for kind in (*ERRORS, HTTPException):

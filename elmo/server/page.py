@@ -2,37 +2,58 @@
 
 import gzip
 import hashlib
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from elmo import config
+from elmo.formats.examples import PageExamples
 from elmo.server.answers import takes_gzip
 from elmo.server.openapi import Route
 
 FOLDER = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-FILES = {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir()) if path.suffix in TYPES}
-ZIPPED = {name: gzip.compress(content, mtime=0) for name, content in FILES.items()}
-TAGS = {name: f'W/"{hashlib.sha256(content).hexdigest()[:16]}"' for name, content in FILES.items()}
-"""The entity tags, which are weak, since a file and its compressed form share one."""
+
+
+class _File(NamedTuple):
+    """A file of the page, as it is sent."""
+
+    content: bytes
+    zipped: bytes
+    tag: str
+    """The entity tag, which is weak, since a file and its compressed form share it."""
+
+    @classmethod
+    def of(cls, content: bytes) -> "_File":
+        return cls(content, gzip.compress(content, mtime=0), f'W/"{hashlib.sha256(content).hexdigest()[:16]}"')
+
+
+FILES = {path.name: _File.of(path.read_bytes()) for path in sorted(FOLDER.iterdir()) if path.suffix in TYPES}
 OPEN = {"/", *(f"/static/{name}" for name in FILES)}
 """The paths that need no key; the page asks the user for it."""
 FRESH = {"cache-control": "no-cache"}
 """Headers that make browsers revalidate, since another version of the server may answer next time."""
 
 
-def routes() -> list[Route]:
-    """The routes of the page; OpenAPI omits them, since only the page needs them."""
+def routes(examples: PageExamples | None) -> list[Route]:
+    """The routes of the page; OpenAPI omits them, since only the page needs them.
+
+    `examples` take the place of the page's own, which are English.
+    """
+    files = dict(FILES)
+    if examples is not None:
+        files["examples.js"] = _File.of(f"export const EXAMPLES = {json.dumps(config.to_dict(examples))};\n".encode())
 
     async def index(request: Request) -> Response:
-        return _file(request, "index.html")
+        return _answer(request, "index.html", files)
 
     async def static(request: Request) -> Response:
-        if (name := request.path_params["name"]) not in FILES:
-            raise HTTPException(404, "no such file; the page is at /")
-        return _file(request, name)
+        return _answer(request, request.path_params["name"], files)
 
     return [
         Route("GET", "/", index, shown=False),
@@ -40,14 +61,16 @@ def routes() -> list[Route]:
     ]
 
 
-def _file(request: Request, name: str) -> Response:
+def _answer(request: Request, name: str, files: Mapping[str, _File]) -> Response:
     """Answers with a file of the page, compressed if the client accepts it, and empty if the client has it already."""
-    tag = TAGS[name]
-    headers = FRESH | {"etag": tag, "vary": "accept-encoding"}
+    if name not in files:
+        raise HTTPException(404, "no such file; the page is at /")
+    file = files[name]
+    headers = FRESH | {"etag": file.tag, "vary": "accept-encoding"}
     known = {each.strip() for each in request.headers.get("if-none-match", "").split(",")}
-    if tag in known or "*" in known:
+    if file.tag in known or "*" in known:
         return Response(status_code=304, headers=headers)
-    content = FILES[name]
+    content = file.content
     if takes_gzip(request.headers.get("accept-encoding", "")):
-        content, headers = ZIPPED[name], headers | {"content-encoding": "gzip"}
+        content, headers = file.zipped, headers | {"content-encoding": "gzip"}
     return Response(content, media_type=TYPES[Path(name).suffix], headers=headers)

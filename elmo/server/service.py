@@ -23,7 +23,7 @@ from elmo.embedding.layers import Layers, keeps_layers, layer_selector
 from elmo.embedding.pooling import Pool, vector_shaper
 from elmo.embedding.texts import LINE_END, SplitText
 from elmo.errors import InputError
-from elmo.formats import Model
+from elmo.formats import Model, examples
 from elmo.formats.opened import open_model
 from elmo.ops import Precision
 from elmo.pretraining.scoring import Scorer
@@ -94,8 +94,9 @@ class Service:
         model: Model = source.model
         self.config, self.card = config, source.card()
         self.name = source.name
-        self.told = dict(model.card)
-        """The card that the model's file has."""
+        self.examples = examples.page_examples(model.card)
+        self.told = {name: value for name, value in model.card.items() if name != examples.KEY}
+        """The card that the model's file has, without the page's examples."""
         self.embedder = self._embedder(model)
         self.embedders = {"reset": self.embedder, "echo": self._sharing("echo")}
         has_softmax = model.lm_head and model.vocabulary
