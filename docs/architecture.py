@@ -14,7 +14,7 @@ ROWS = [
     [("formats", "files of weights to a Model, names of models, the Hub")],
     [("text", "strings to ids"), ("model", "the equations"), ("training", "loops, optimizers")],
     [("disk", "files, locks, runs"), ("ops", "the equations, fast")],
-    [("config · errors · machine · terminal · types", "single files")],
+    [("config · errors · forking · machine · terminal · types", "single files")],
 ]
 """From the top down; a room imports only rooms of the rows below it."""
 LABORATORY = [

@@ -78,6 +78,8 @@ def running_service(folder: Path, model: Model) -> Iterator[Service]:
     service = Service(ServeConfig(str(folder)))
     thread = threading.Thread(target=service.batcher.run)
     thread.start()
-    yield service
-    service.batcher.close()
-    thread.join(10)
+    try:
+        yield service
+    finally:
+        service.batcher.close()
+        thread.join(10)

@@ -5,7 +5,6 @@
 - A policy, "reset", "echo", "carry" or "warm", sets the LSTM state before a sentence.
 """
 
-import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,6 +26,7 @@ from elmo.embedding.returned import Returned, cosine_similarities, returned_vect
 from elmo.embedding.texts import SplitText, TextVectors, embed_texts, split_texts, told_apart
 from elmo.embedding.words import WordVectors, word_encoder
 from elmo.errors import InputError, did_you_mean
+from elmo.forking import renew_at_fork
 from elmo.machine import usable_device
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig
@@ -159,9 +159,10 @@ class Embedder:
         self.warm_text = warm_text
         self._carried: LstmState | None = None
         self._warm: LstmState | None = None
-        self._process = os.getpid()
         self._between = between
         self._own = threading.local()  # a tokenizer serves one thread
+        # A forked child would wait for threads of torch that only its parent has, whichever embedder had started them.
+        renew_at_fork(Embedder, lambda _: torch.set_num_threads(1))
 
     @classmethod
     def load(cls, path: str | Path | None = None, *, weights: str | Path | None = None, **options: Any) -> "Embedder":
@@ -279,9 +280,6 @@ class Embedder:
         """
         select, shape = layer_selector(layers, self.n_layers), vector_shaper(layers, pool)
         are_texts, rows = told_apart(sentences)
-        if os.getpid() != self._process:
-            torch.set_num_threads(1)  # torch would wait for threads that do not survive a fork
-            self._process = os.getpid()
         alone = self._independent
         read = {"reset": alone, "echo": alone, "carry": self._in_order, "warm": self._warmed}[self.state]
         if not are_texts:

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from elmo import ops
+from elmo.forking import renew_at_fork
 from elmo.model.bilm import BiLM
 from elmo.model.lstm import BiLstmLayer
 from elmo.types import LstmState
@@ -63,7 +64,8 @@ class GraphReader:
         config = bilm.config.lstm
         self._clips = ops.Clips(config.cell_clip, config.proj_clip, config.forget_bias)
         self._graphs: dict[tuple[int, int], tuple[_Graph, ops.Launch]] = {}
-        self._lock = RLock()  # a graph has a single place in memory for its inputs
+        self.lock = RLock()  # a graph has a single place in memory for its inputs
+        renew_at_fork(self, GraphReader._renew)
         self._pool = ops.new_pool(self._layers[0][0].device)
 
     def initial_state(self, rows: int) -> LstmState:
@@ -79,8 +81,11 @@ class GraphReader:
         same: Int[Tensor, "2 T B"] | None = None,
     ) -> tuple[Float[Tensor, "L 2 T B P"], LstmState]:
         """Returns what `BiLM.read` returns; `same` changes nothing."""
-        with self._lock:
+        with self.lock:
             return self._read_in_parts(inputs, state, active, keep)
+
+    def _renew(self) -> None:
+        self.lock = RLock()
 
     def _read_in_parts(
         self, inputs: Float[Tensor, "2 T B P"], state: LstmState, active: list[int], keep: Bool[Tensor, "2 T B"]

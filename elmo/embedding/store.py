@@ -19,7 +19,6 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from types import TracebackType
@@ -29,9 +28,9 @@ import h5py
 import numpy as np
 
 from elmo.disk.files import atomic_path, check_output
-from elmo.embedding.forking import renew_at_fork
 from elmo.embedding.store_safetensors import SafetensorsVectors, SafetensorsWriter, as_stored
 from elmo.errors import InputError
+from elmo.forking import cached_property, held_elsewhere, renew_at_fork
 from elmo.formats.hdf5 import Hdf5Output
 from elmo.text.characters import is_utf8
 
@@ -274,6 +273,7 @@ class NpzVectors:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._open()
+        renew_at_fork(self, NpzVectors._inherit)
         self._rows = len(self._arrays.files) - (NPZ_TOKENS in self._arrays.files)
 
     def __len__(self) -> int:
@@ -297,11 +297,14 @@ class NpzVectors:
             if isinstance(self._arrays, np.ndarray):
                 raise ValueError("one array")
             self._file = stack.pop_all()
-        self._process = os.getpid()
+        self._is_inherited = False
+
+    def _inherit(self) -> None:
+        self._is_inherited = True
 
     def _own(self) -> Any:
         """The arrays. A forked process opens them again: an inherited file has one position for all processes."""
-        if self._process != os.getpid():
+        if self._is_inherited:
             self._open()
         return self._arrays
 
@@ -325,11 +328,12 @@ class ParquetVectors:
         self._ends = np.cumsum([self._file.metadata.row_group(group).num_rows for group in groups], dtype=np.int64)
         self._group: tuple[int, Any] = (-1, None)
         self.lock = RLock()  # pyarrow crashes if two threads read one file
-        renew_at_fork(self)
+        renew_at_fork(self, ParquetVectors._renew)
 
-    def clear(self) -> None:
-        """Forgets the row group that is kept."""
-        self._group = (-1, None)
+    def _renew(self) -> None:
+        if held_elsewhere(self.lock):
+            self.lock = RLock()
+            self._group = (-1, None)
 
     def __len__(self) -> int:
         return self._file.metadata.num_rows

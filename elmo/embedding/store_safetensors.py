@@ -9,7 +9,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,6 +17,7 @@ import numpy as np
 import safetensors
 
 from elmo.errors import InputError
+from elmo.forking import cached_property
 
 TOKENS = "tokens"
 DTYPES = {"float32": "F32", "float16": "F16"}

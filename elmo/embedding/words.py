@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from elmo.embedding.forking import renew_at_fork
 from elmo.errors import InputError
+from elmo.forking import held_elsewhere, renew_at_fork
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig
 from elmo.text.characters import encode_words
@@ -64,7 +64,7 @@ class WordVectors:
         self._characters = 0
         self.lock = RLock()  # the encoder lets other threads run while it computes
         self.times_emptied = 0
-        renew_at_fork(self)
+        renew_at_fork(self, WordVectors._renew)
 
     def __call__(self, words: Sequence[str]) -> Float[Tensor, "W P"]:
         """Returns the vectors (W, P) of distinct `words`."""
@@ -103,6 +103,11 @@ class WordVectors:
     def fresh(self, words: Sequence[str]) -> Float[Tensor, "W P"]:
         """Computes the vectors of `words` without the cache."""
         return self._encode(words)
+
+    def _renew(self) -> None:
+        if held_elsewhere(self.lock):
+            self.lock = RLock()
+            self.clear()  # a word may be half added
 
     def _fit(self, new: Sequence[str]) -> bool:
         few = len(self._rows) + len(new) <= len(self._table)

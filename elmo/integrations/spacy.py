@@ -5,7 +5,6 @@ already loaded. This module needs the extra `text`.
 """
 
 import multiprocessing
-import os
 import tempfile
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +17,7 @@ import numpy as np
 import torch
 
 from elmo.errors import InputError
+from elmo.forking import renew_at_fork
 
 try:
     import srsly
@@ -45,8 +45,8 @@ class Bilm:
         self._files: dict[str, bytes] | None = None
         self._embedder: Any = None
         self._own_tokenizer: Any = None
-        self._process = os.getpid()
         self._check()
+        renew_at_fork(self, _share_cores)
 
     def read(self, docs: Sequence[Doc], layers: Any = None) -> list[np.ndarray]:
         """Returns the vectors of all tokens: (T, D), or (N, T, D) for layers "all". Whitespace has zeros.
@@ -91,8 +91,9 @@ class Bilm:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        if multiprocessing.parent_process() is None:  # it was read from a file, not sent to a worker
-            self._process = os.getpid()
+        renew_at_fork(self, _share_cores)
+        if multiprocessing.parent_process() is not None:  # it was sent to a worker
+            _share_cores(self)
 
     def _check(self) -> None:
         from elmo import formats
@@ -114,9 +115,6 @@ class Bilm:
     def _opened(self) -> Any:
         from elmo.embedding.embedder import Embedder
 
-        if os.getpid() != self._process:
-            torch.set_num_threads(1)  # threads do not survive a fork, and processes share the cores
-            self._process = os.getpid()
         if self._embedder is None:
             self._embedder = self._from_files(lambda path: Embedder.load(path, precision=self.precision))
         return self._embedder
@@ -137,6 +135,11 @@ class Bilm:
             for name in native.FILES & self._files.keys():
                 (Path(folder) / name).write_bytes(self._files[name])
             return function(folder)
+
+
+def _share_cores(_: Bilm) -> None:
+    """Limits torch to one thread in a worker, since there is a worker for each core."""
+    torch.set_num_threads(1)
 
 
 class ElmoVectors(Pipe):

@@ -7,6 +7,8 @@ from functools import cache
 
 import torch
 
+from elmo.forking import renew_at_fork
+
 
 def run_both(work: Callable[[int], None], device: torch.device) -> None:
     """Runs `work(0)` and `work(1)`, in parallel if torch may use at least two CPU threads.
@@ -40,3 +42,6 @@ def run_both(work: Callable[[int], None], device: torch.device) -> None:
 @cache
 def _worker() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, "elmo-direction")
+
+
+renew_at_fork(_worker, lambda worker: worker.cache_clear())

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +28,7 @@ from jaxtyping import Bool, Int
 from elmo.disk.files import run_file, write_run_file
 from elmo.disk.lock import LOCK, locked
 from elmo.errors import InputError
+from elmo.forking import cached_property
 from elmo.machine import usable_cores
 from elmo.text import corpus, tokenizer
 from elmo.text.marks import BOS, EOS

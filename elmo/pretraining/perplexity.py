@@ -8,7 +8,6 @@ numbers with the same vocabulary file.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -17,6 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from elmo.errors import InputError
+from elmo.forking import cached_property
 from elmo.formats import Model
 from elmo.model.bilm import BiLM
 from elmo.model.lm_head import LmHead

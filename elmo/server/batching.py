@@ -18,6 +18,7 @@ import numpy as np
 
 from elmo.embedding.layers import Layers
 from elmo.embedding.pooling import Pool
+from elmo.forking import renew_at_fork
 
 IDLE_SECONDS = 0.5
 """The longest wait in seconds. On Windows before Python 3.14, Ctrl-C does not interrupt an endless wait."""
@@ -77,10 +78,14 @@ class Batcher:
     ) -> None:
         self._embed, self._observe = embed, observe
         self._batch_tokens, self._queue_tokens, self._wait = batch_tokens, queue_tokens, wait
+        self._begin()
+        renew_at_fork(self, Batcher._begin)
+
+    def _begin(self) -> None:
         self._queue: deque[_Request] = deque()
         self._waiting = 0
         self._open = True
-        self._changed = threading.Condition()
+        self.changed = threading.Condition()
         self._at_work: list[list[_Request]] = []
         """The batch at work and, while it is interrupted, the batch that interrupts it."""
 
@@ -102,9 +107,9 @@ class Batcher:
 
     def close(self) -> None:
         """Refuses further requests; `run` returns when all accepted ones are done."""
-        with self._changed:
+        with self.changed:
             self._open = False
-            self._changed.notify()
+            self.changed.notify()
 
     def run(self) -> None:
         """Processes the queue until `close`."""
@@ -121,13 +126,13 @@ class Batcher:
         if all(request.future.cancelled() for request in self._at_work[-1]):
             raise ClientGone
         if len(self._at_work) == 1:
-            with self._changed:
+            with self.changed:
                 batch = self._take(small=True)
             if batch:
                 self._work(batch)
 
     def _add(self, request: _Request) -> Future:
-        with self._changed:
+        with self.changed:
             if not self._open:
                 raise QueueClosed
             if self._waiting + request.tokens > self._queue_tokens:
@@ -137,22 +142,22 @@ class Batcher:
                     raise QueueFull
             self._queue.append(request)
             self._waiting += request.tokens
-            self._changed.notify()
+            self.changed.notify()
         return request.future
 
     def _next(self) -> list[_Request]:
         """Returns the next batch, which is empty when the queue is closed and empty."""
-        with self._changed:
+        with self.changed:
             while True:
                 self._drop_cancelled()
                 if not self._queue:
                     if not self._open:
                         return []
-                    self._changed.wait(IDLE_SECONDS)
+                    self.changed.wait(IDLE_SECONDS)
                     continue
                 left = self._queue[0].arrived + self._wait - time.monotonic()
                 if left > 0 and self._waiting < self._batch_tokens and self._open:
-                    self._changed.wait(left)
+                    self.changed.wait(left)
                 elif batch := self._take():
                     return batch
 

@@ -23,6 +23,7 @@ from elmo.embedding.layers import Layers, keeps_layers, layer_selector
 from elmo.embedding.pooling import Pool, vector_shaper
 from elmo.embedding.texts import LINE_END, SplitText
 from elmo.errors import InputError
+from elmo.forking import renew_at_fork
 from elmo.formats import Model, examples
 from elmo.formats.opened import open_model
 from elmo.ops import Precision
@@ -106,8 +107,8 @@ class Service:
         if self.index is not None:
             self.index.check_model(self.card)
         self.tokenizer = Tokenizer(model.text or WHITESPACE)
-        self._tokenizing = ThreadPoolExecutor(1, "elmo-tokenizer")  # the tokenizer must stay in one thread
-        self._writing = ThreadPoolExecutor(1, "elmo-answers")
+        self._begin_threads()
+        renew_at_fork(self, Service._begin_threads)
         self.facts = {
             "layers": self.embedder.n_layers,
             "dim": self.embedder.dim,
@@ -125,6 +126,10 @@ class Service:
         self.pooled = BatchKind(config.layers, config.pool)
         """The layers and pooling of routes whose clients cannot choose them."""
         self.check(self.pooled)
+
+    def _begin_threads(self) -> None:
+        self._tokenizing = ThreadPoolExecutor(1, "elmo-tokenizer")  # the tokenizer must stay in one thread
+        self._writing = ThreadPoolExecutor(1, "elmo-answers")
 
     def _embedder(self, model: Model) -> Embedder:
         """Makes the embedder; its batches are so small on a CPU that other requests do not wait for long."""

@@ -13,13 +13,13 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from elmo.disk.files import atomic_path
 from elmo.errors import InputError
+from elmo.forking import cached_property
 from elmo.text.marks import BOS, EOS, UNKNOWN
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import accumulate, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -23,6 +22,7 @@ from torch import Tensor, nn
 from elmo import ops
 from elmo.config import ConfigError, check_range
 from elmo.errors import InputError
+from elmo.forking import cached_property
 from elmo.model.affine import Affine
 from elmo.text.batching import check_tokens
 from elmo.text.records import suffix_of

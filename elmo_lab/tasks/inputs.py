@@ -6,7 +6,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Literal, Self, TypeVar
 
 import numpy as np
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 
 from elmo import ops
 from elmo.config import ConfigError
+from elmo.forking import cached_property
 from elmo.model.bilm import BiLM, tokens_mask
 from elmo.model.char_cnn import CharCnn
 from elmo.model.config import BiLMConfig, CharCnnConfig

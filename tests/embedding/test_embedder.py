@@ -339,7 +339,7 @@ def test_an_embedder_is_made_in_each_process(bilm):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks")
 def test_a_forked_process_uses_the_embedder_of_its_parent():
-    """torch would wait in it for threads that only its parent has."""
+    """torch would wait in it for threads that only its parent has, also with an embedder of its own."""
     program = """
 import multiprocessing, torch, elmo
 torch.set_num_threads(2)
@@ -348,7 +348,8 @@ sentences = [["They", "play", "."] * 40] * 40
 expected = embedder.embed(sentences, "top", "mean")[0]
 
 def read():
-    assert (embedder.embed(sentences, "top", "mean")[0] == expected).all()
+    for used in (embedder, elmo.load("english-base")):
+        assert (used.embed(sentences, "top", "mean")[0] == expected).all()
 
 process = multiprocessing.get_context("fork").Process(target=read, daemon=True)
 process.start()

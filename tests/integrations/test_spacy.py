@@ -113,7 +113,6 @@ def test_a_pickle_of_another_process_keeps_the_threads(folder):
     """Only a process that was forked has one thread."""
     nlp = blank(folder)
     before = torch.get_num_threads()
-    nlp.get_pipe("elmo").bilm._process = -1  # as read in another program
     again = pickle.loads(pickle.dumps(nlp.get_pipe("elmo").bilm))
     try:
         torch.set_num_threads(2)

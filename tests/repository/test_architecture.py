@@ -19,12 +19,12 @@ FILES = sorted(path for package in PACKAGES for path in package.rglob("*.py"))
 LONGEST_FILE = 600
 LONGEST_FUNCTION = 100
 
-BASE = {"config", "errors", "machine", "types", "terminal"}
+BASE = {"config", "errors", "forking", "machine", "types", "terminal"}
 """Files at the root that know only the standard library and third parties (and one another)."""
 LAB = "elmo_lab"
 MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(BASE, BASE),
-    "ops": {"types"},
+    "ops": {"forking", "types"},
     "disk": BASE,
     "model": BASE | {"ops"},
     "text": BASE | {"disk"},
@@ -200,6 +200,21 @@ def test_no_two_folders_import_one_another() -> None:
     for here, below in MAY_IMPORT.items():
         for there in below - BASE:
             assert here in BASE or here not in MAY_IMPORT.get(there, ()), f"{here} and {there} may import one another"
+
+
+@every_file
+def test_whoever_makes_a_lock_renews_it_at_a_fork(path: Path) -> None:
+    """A child would wait for ever for a lock that another thread of its parent held."""
+    if unit(path) == "forking":
+        return
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.ImportFrom) and node.module == "functools":
+            used = [alias.name for alias in node.names]
+            assert "cached_property" not in used, f"{path}:{node.lineno}: import it from elmo.forking"
+    made = {called.removeprefix("threading.") for _, called in calls(path)}
+    if made & {"Lock", "RLock", "Condition", "Semaphore", "SimpleQueue", "queue.Queue", "ThreadPoolExecutor"}:
+        assert "renew_at_fork" in made, f"{path}: a lock or thread is made; call renew_at_fork"
+    assert "os.register_at_fork" not in made, f"{path}: call renew_at_fork"
 
 
 @every_file
