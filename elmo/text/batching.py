@@ -154,10 +154,10 @@ def _pad(sentences: Sequence[Sequence[str]], encode: Callable[[Sequence[str]], n
     return Batch(torch.from_numpy(char_ids), torch.from_numpy(lengths))
 
 
-def in_parts(sentences: Iterable[Item], tokens: int, length: Callable[[Item], int]) -> Iterator[list[Item]]:
+def in_parts(sentences: Iterable[Item], tokens: int, length: Callable[[Any], int] = len) -> Iterator[list[Item]]:
     """Yields the sentences in order, in parts of at least `tokens` tokens; the last part has the rest.
 
-    `length` returns the number of tokens of a sentence.
+    `length` returns the number of tokens of a sentence, which need not be a list of them.
     """
     part: list[Item] = []
     size = 0
