@@ -80,8 +80,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parsed, rest = parser.parse_known_args(arguments)
     # argparse takes positionals from one place only; files and settings may also follow flags.
     if isinstance(getattr(parsed, "input", None), list):
-        parsed.input += [argument for argument in rest if not argument.startswith("-")]
-        rest = [argument for argument in rest if argument.startswith("-")]
+        files = [argument for argument in rest if argument == "-" or not argument.startswith("-")]
+        rest = [argument for argument in rest if argument not in files]
+        parsed.input += files
     unknown = [argument for argument in rest if argument.startswith("-") or "=" not in argument]
     if unknown or (rest and not hasattr(parsed, "overrides")):
         wrong = (unknown or rest)[0]

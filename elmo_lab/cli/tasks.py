@@ -10,11 +10,13 @@ from elmo import config
 from elmo.cli.arguments import (
     BILM_HELP,
     add_jobs,
+    add_output,
     add_quiet,
     add_strict,
     add_verb,
     print_json,
     run_in,
+    take_output,
 )
 from elmo.cli.settings import (
     Setting,
@@ -34,6 +36,7 @@ from elmo_lab import RECIPES
 from elmo_lab.plugins import entry_points_of
 
 SETTINGS = ("elmo_lab.tasks.train", "TaskConfig")
+NETWORKS = "a trained network (run/seed-1; several form an ensemble)"
 
 
 def add_verbs(verbs: Any) -> None:
@@ -60,8 +63,8 @@ def add_verbs(verbs: Any) -> None:
         "elmo task sentences ner a.txt ner-sentences.txt",
     )
     sentences.add_argument("task", metavar="NAME", help="a name from elmo task list")
-    sentences.add_argument("input", help="examples, in the task's format")
-    sentences.add_argument("output", help="the text file: distinct sentences, one per line, tokens separated by spaces")
+    sentences.add_argument("input", nargs="+", metavar="FILE", help="examples, in the task's format; last, the output")
+    add_output(sentences, "the text file: distinct sentences, one per line, tokens separated by spaces")
     add_strict(sentences)
     sentences.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
 
@@ -104,8 +107,9 @@ def _add_eval(tasks: Any) -> None:
     score = add_verb(
         tasks, "eval", eval_verb, "score trained networks on labelled examples", "elmo task eval run/seed-1 b.txt"
     )
-    _add_trained(score)
+    score.add_argument("folders", nargs="+", metavar="FOLDER", help=NETWORKS)
     score.add_argument("input", help="labelled examples, in the task's format")
+    _add_trained(score)
     score.add_argument("--json", action="store_true", help="print JSON")
     add_quiet(score)
 
@@ -118,9 +122,10 @@ def _add_predict(tasks: Any) -> None:
         "write what trained networks predict, in the task's format",
         "elmo task predict run/seed-1 b.txt predicted.txt",
     )
+    examples = "then examples with or without labels, text with --text, or - for text on stdin; last, the output"
+    predict.add_argument("input", nargs="+", metavar="PATH", help=f"{NETWORKS}, {examples}")
+    add_output(predict, "the file to write; .jsonl has probabilities")
     _add_trained(predict)
-    predict.add_argument("input", help="examples with or without labels, text with --text, or - for text on stdin")
-    predict.add_argument("output", help="the file to write; .jsonl has probabilities")
     predict.add_argument("--text", action="store_true", help="the input is text, whose sentences and tokens are found")
     predict.add_argument(
         "--pretokenized", action="store_true", help="of text: a line is an example, tokens are separated by spaces"
@@ -134,9 +139,6 @@ def _add_predict(tasks: Any) -> None:
 
 
 def _add_trained(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "folders", nargs="+", metavar="FOLDER", help="a trained network (run/seed-1); several form an ensemble"
-    )
     parser.add_argument("--model", metavar="MODEL", help="the frozen biLM, if it has moved since training")
     parser.add_argument("--vectors", metavar="FILE", help="the word vectors, if they have moved since training")
     add_strict(parser)
@@ -298,6 +300,13 @@ def eval_verb(arguments: argparse.Namespace) -> None:
 def predict_verb(arguments: argparse.Namespace) -> None:
     from elmo.disk.files import check_output
 
+    take_output(arguments)
+    *arguments.folders, arguments.input = arguments.input
+    if not arguments.folders:
+        raise InputError(
+            f"{arguments.input} {arguments.output}: a trained network (run/seed-1), the examples and the output are"
+            " expected; name the output last, or as --output"
+        )
     output = Path(arguments.output)
     check_output(output, arguments.overwrite, inputs=(arguments.input, *arguments.folders))
     members = _members(arguments)
@@ -345,6 +354,8 @@ def sentences_verb(arguments: argparse.Namespace) -> None:
     from elmo_lab.tasks import task as tasks
     from elmo_lab.tasks.readers import text_output
 
+    take_output(arguments, most=1)
+    (arguments.input,) = arguments.input
     task, output = tasks.find(arguments.task), Path(arguments.output)
     check_output(output, arguments.overwrite, inputs=(arguments.input,))
     examples = tasks.read_all(task, Path(arguments.input))

@@ -157,6 +157,8 @@ TEXT = "They play chess .\nThe play opened .\n"
         ("embed", "{input}", "{output}", "--kind", "text", "--pretokenized"),
         ("allennlp", "{input}", "{output}", "--all"),
         ("task", "sentences", "sst5", "{input}", "{output}"),
+        ("task", "sentences", "sst5", "{input}", "--output", "{output}"),
+        ("task", "predict", "run", "{input}", "--output", "{output}"),
     ],
     ids=lambda command: "-".join(command[:2]) + ("-resume" if "--resume" in command else ""),
 )

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 from command import Command, run, run_program
-from refusals import refused
+from refusals import refusal, refused
 from small_tasks import write_small
 from tiny import write_tiny
 
+from elmo import cli
 from elmo import config as configs
 from elmo.cli.arguments import run_in
 from elmo_lab import RECIPES, record
@@ -133,6 +134,11 @@ def test_sentences_are_written_once_each_and_without_labels(trained: Path, tmp_p
     again = run("task", "sentences", "ner", trained / "small.conll", tmp_path / "text.txt")
     assert again.returncode == 2
     assert "exists" in again.stderr
+    done = run("task", "sentences", "ner", trained / "small.conll", "--output", tmp_path / "other.txt")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "other.txt").read_bytes() == (tmp_path / "text.txt").read_bytes()
+    refusal(run("task", "sentences", "ner", trained / "small.conll"), "small.conll", "--output")
+    refusal(run("task", "sentences", "ner", "a", "b", "--output", tmp_path / "c.txt"), "2 inputs")
 
 
 def test_sentences_of_an_empty_file_are_refused_and_no_file_is_made(tmp_path: Path) -> None:
@@ -171,6 +177,11 @@ def test_networks_of_two_tasks_are_refused_before_they_read_anything(monkeypatch
         task_verbs.eval_verb(arguments)
 
 
+def test_standard_input_may_follow_a_flag() -> None:
+    for given in (["run/seed-1", "--text", "-", "out"], ["run/seed-1", "-", "out", "--text"]):
+        assert cli._parse(["task", "predict", *given]).input == ["run/seed-1", "-", "out"]
+
+
 def test_predict_files_and_text(trained: Path) -> None:
     seed, out = trained / "run" / "seed-1", trained / "out.conll"
     done = run("task", "predict", seed, trained / "small.conll", out)
@@ -184,7 +195,10 @@ def test_predict_files_and_text(trained: Path) -> None:
     assert (refused.returncode, "--overwrite" in refused.stderr) == (2, True)
     text = trained / "text.txt"
     text.write_text("Nora sings in Oslo\n\nRain\n", encoding="utf-8")
-    assert run("task", "predict", seed, text, out, "--text", "--pretokenized", "--overwrite").returncode == 0
+    command = ("task", "predict", seed, text, "--text", "--pretokenized")
+    refusal(run(*command, "--output", out), out, "--overwrite")
+    assert run(*command, "--output", out, "--overwrite").returncode == 0
+    refusal(run("task", "predict", seed, text), seed, "--output")
     lines = out.read_text(encoding="utf-8").splitlines()
     assert [line.split("\t")[0] for line in lines] == ["Nora", "sings", "in", "Oslo", "", "", "Rain", ""]
 
