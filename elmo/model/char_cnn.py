@@ -125,7 +125,7 @@ class PackedCharCnn(ops.PackedModule):
         )
         vectors = vectors.relu_() if self.config.activation == "relu" else vectors.tanh_()
         for transform, carry in self.highways:
-            gate = _linear(vectors, carry).sigmoid_()
+            gate = ops.sigmoid_(_linear(vectors, carry))
             vectors = vectors + gate.mul_(_linear(vectors, transform).relu_().sub_(vectors))
         return vectors if self.projection is None else _linear(vectors, self.projection)
 

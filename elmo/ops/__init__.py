@@ -11,6 +11,7 @@ from elmo.ops.compiled import compiled_steps as compiled_steps
 from elmo.ops.convolution import convolve_max as convolve_max
 from elmo.ops.convolution import windows_max as windows_max
 from elmo.ops.distinct import distinct_rows as distinct_rows
+from elmo.ops.elementwise import sigmoid_ as sigmoid_
 from elmo.ops.first_calls import make_first_calls
 from elmo.ops.fused import WIDEST_ROW as WIDEST_ROW
 from elmo.ops.fused import read_lstm as read_lstm

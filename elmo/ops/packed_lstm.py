@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from elmo.ops.elementwise import sigmoid_
 from elmo.ops.int8_reading import CompiledProduct, read_compiled
 from elmo.ops.int8_weights import FewRowsOfBoth, Int8WeightsProduct
 from elmo.ops.packing import Precision, pack
@@ -244,11 +245,11 @@ def _distinct(same: Int[Tensor, "t B"]) -> tuple[Int[Tensor, " D"], Int[Tensor, 
 
 def activate_gates(gates: Float[Tensor, "... gates"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Activates i, j, f, o in place; the candidate is doubled, so that one sigmoid serves all four."""
-    i, j, f, o = gates.sigmoid_().chunk(4, dim=-1)
+    i, j, f, o = sigmoid_(gates).chunk(4, dim=-1)
     j.mul_(2).sub_(1)
     return i, j, f, o
 
 
 def fast_tanh(x: Tensor) -> Tensor:
     """Returns tanh, to 1e-7, by torch's sigmoid, which takes a tenth of the time of its tanh on a CPU."""
-    return (2 * x).sigmoid_().mul_(2).sub_(1)
+    return sigmoid_(2 * x).mul_(2).sub_(1)
