@@ -399,7 +399,7 @@ def _own_manifest(files: Any, path: str, output: str, identity: dict[str, Any]) 
 def _check_identity(manifest: dict[str, Any], identity: dict[str, Any], output: str) -> None:
     for name, value in identity.items():
         was = manifest["job"].get(name)
-        if was != value and not (name == CONTENTS and was is None):  # older manifests lack it
+        if was != value:
             shown = [_shown(part) for part in (was, value)]
             raise InputError(
                 f"{output}: holds another job: {name} was {shown[0]} and is {shown[1]} now; give the same, or name"

@@ -195,7 +195,7 @@ def load_inputs(folder: Path) -> tuple[BiLMConfig, TextConfig | None, Vocabulary
 
 
 def _model_values(config: BiLMConfig) -> dict[str, Any]:
-    """The configuration as JSON values. Only word models have fields of words, so that older versions read others."""
+    """The configuration as JSON values. Only word models have fields of words."""
     values = to_dict(config)
     if not config.lstm.always_project:
         del values["lstm"]["always_project"]

@@ -208,8 +208,8 @@ class LmReader:
         config = self.config
         expected = {"corpus": self._ids.fingerprint, "order": ORDER, "rank": config.rank, "world": config.world}
         for name, value in expected.items():
-            known = position.get(name)
-            if known != value:  # older positions have no order
+            known = position[name]
+            if known != value:
                 raise InputError(f"the checkpoint has {name} {known!r}, this run {value!r}; {_REMEDY}")
         if len(position["dealt"]) != config.streams:
             raise InputError(f"resumed with {config.streams} streams, started with {len(position['dealt'])}; {_REMEDY}")

@@ -121,12 +121,13 @@ def _counted(
         try:
             stored = json.loads(record.read_text(encoding="utf-8"))
             known, counts, origin = stored["fingerprint"], CorpusCounts(**stored["counts"]), stored["init_from"]
+            sha256 = stored["vocabulary"]
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{record}: damaged ({error}); remove it to count the words again") from error
         if not corpus.is_fingerprint(known, fingerprint):
             raise InputError(f"{record}: the training files differ from those counted; name another --output")
         vocabulary = Vocabulary.load(file)
-        if stored.get("vocabulary", vocabulary.sha256) != vocabulary.sha256:
+        if sha256 != vocabulary.sha256:
             raise InputError(
                 f"{file}: is not the vocabulary that this run began with ({len(vocabulary):,} words now); restore it,"
                 f" such as from {Path(config.output) / 'model' / 'vocab.txt'}"

@@ -61,7 +61,7 @@ def origin_of(
     """
     card = found.card
     words, before = card.get("words_read"), card.get("init_from")
-    read = card.get("fingerprint")  # older cards have no fingerprint
+    read = card.get("fingerprint")  # the cards of english-small and english-large have none
     is_same = corpus.is_fingerprint(read, fingerprint) if read is not None else card.get("train") == names_of(train)
     is_first = before is None or (isinstance(before, dict) and before.get("continues") is True)
     origin = {

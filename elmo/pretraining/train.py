@@ -337,8 +337,6 @@ def piece_characters(counts: CorpusCounts, streams: int) -> int:
 
     With fewer pieces than streams, some streams would start the text again before the rest of it is read.
     """
-    if counts.characters is None:
-        return MAX_CHARACTERS
     return max(1, min(MAX_CHARACTERS, counts.characters // (PIECES * streams)))
 
 

@@ -137,7 +137,7 @@ def corpus_fingerprint(paths: Sequence[Path]) -> str:
 
 
 def is_fingerprint(known: object, now: str) -> bool:
-    """Returns whether a stored fingerprint equals `now`; older fingerprints lack the sample."""
+    """Returns whether a stored fingerprint equals `now`; that of english-base's text lacks the sample."""
     return known in (now, now[:HASH])
 
 

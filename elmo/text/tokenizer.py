@@ -50,7 +50,7 @@ class TextConfig:
 
 
 def text_values(text: TextConfig) -> dict[str, Any]:
-    """Returns the settings as JSON values, without an empty `normalize`, which older versions do not know."""
+    """Returns the settings as JSON values, without an empty `normalize`, as the packaged models have them."""
     values = to_dict(text)
     return values if text.normalize else {name: value for name, value in values.items() if name != "normalize"}
 

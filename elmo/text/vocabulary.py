@@ -164,8 +164,8 @@ class CorpusCounts:
     """The number of distinct words; a lower bound if the table was pruned."""
     covered: int
     """The number of tokens that are in the vocabulary."""
-    characters: int | None = None
-    """The number of characters of all tokens, a lower bound like `types`; None in older records."""
+    characters: int
+    """The number of characters of all tokens, a lower bound like `types`."""
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ class Work:
         """Whether the work is done. An ensemble of other seeds than the row's does not count."""
         if not self.result.is_file():
             return False
-        return self.seed is not None or read_json(self.result).get("seeds") == list(self.row.seeds)
+        return self.seed is not None or read_json(self.result)["seeds"] == list(self.row.seeds)
 
     def __str__(self) -> str:
         trial = ["with " + " ".join(self.settings)] if self.settings else []

@@ -82,7 +82,7 @@ def _measured(row: QueueRow, arm: str, output: Path) -> dict[str, Any] | None:
     scores = [scores_of(result)[task.metric] for result in results]
     ensemble = best.folder / ENSEMBLE
     joined = read_json(ensemble) if ensemble.is_file() else None
-    members = [] if joined is None else results_of(best.folder, joined.get("seeds", ()))
+    members = [] if joined is None else results_of(best.folder, joined["seeds"])
     return {
         "row": row.name,
         "title": row.title or row.name,
@@ -131,8 +131,8 @@ def _markdown(rows: list[dict[str, Any]]) -> str:
         numbers = [f"{row['mean']:.2f}", f"{row['std']:.2f}", seeds, *gains, f"{row['minutes']:.1f}"]
         lines.append(_cells([*what, row["arm"], *numbers]))
         if row["ensemble"] is not None:
-            alone = "" if row["members_mean"] is None else f" (each alone: {row['members_mean']:.2f})"
-            joined = [f"{row['arm']}, {row['members']} joined{alone}", f"{row['ensemble']:.2f}", "", "", "", "", ""]
+            alone = f"each alone: {row['members_mean']:.2f}"
+            joined = [f"{row['arm']}, {row['members']} joined ({alone})", f"{row['ensemble']:.2f}", "", "", "", "", ""]
             lines.append(_cells([*what, *joined]))
     return "\n".join(lines) + "\n"
 

@@ -108,7 +108,7 @@ class TrainedTask:
             torch.device(device),
             labels,
             origin=_origin(record, inputs, words, vectors),
-            spellings=set((record.get("vectors") or {}).get("absent", ())),
+            spellings=set() if record["vectors"] is None else set(record["vectors"]["absent"]),
             text=TextConfig() if source is None or source.model.text is None else source.model.text,
         )
 
@@ -328,11 +328,11 @@ def _origin(
     """
     if not inputs.static or inputs.vectors is None or inputs.all_vectors:
         return None
-    card = record.get("vectors") or {}  # older versions recorded only the file's name
-    file = Path(vectors or card.get("file", inputs.vectors))
+    card = record["vectors"]
+    file = Path(vectors or card["file"])
     if vectors is not None:
         check_file(file)
-    return VectorsFile(file, words.words, words.table.shape[1], card.get("sha256"), vectors is not None)
+    return VectorsFile(file, words.words, words.table.shape[1], card["sha256"], vectors is not None)
 
 
 def records_of(run: Path) -> list[Path]:
@@ -358,7 +358,7 @@ def _read_record(folder: Path) -> dict[str, Any]:
         raise InputError(f"{folder / RECORD}: not valid JSON ({error}); train the task again") from error
     if not isinstance(record, dict):
         raise InputError(f"{folder / RECORD}: not a JSON object; train the task again")
-    needed = ("task", "version", "inputs", "model", "labels", "words", "bilm", "cache_dtype")
+    needed = ("task", "version", "inputs", "model", "labels", "words", "vectors", "bilm", "cache_dtype")
     missing = [key for key in needed if key not in record]
     if missing:
         raise InputError(f"{folder / RECORD}: has no {', '.join(missing)}; train the task again")

@@ -42,8 +42,8 @@ class VectorsFile:
     words: tuple[str, ...] = field(repr=False)
     """The words that were read from the file."""
     dim: int
-    sha256: str | None = None
-    """The `content_hash` of what was read; None for networks of older versions, which did not record it."""
+    sha256: str
+    """The `content_hash` of what was read."""
     given: bool = False
     """Whether the user named the file, which must then be right; the file that the training named may be missing."""
 
@@ -110,7 +110,7 @@ def more_vectors(origin: VectorsFile, wanted: Collection[str]) -> StaticVectors:
         rows.setdefault(word, vector)
     known = [rows.pop(word) for word in origin.words if word in rows]
     is_same = len(known) == len(origin.words) and all(len(vector) == origin.dim for vector in known)
-    if not is_same or origin.sha256 not in (None, content_hash(origin.words, np.array(known))):
+    if not is_same or origin.sha256 != content_hash(origin.words, np.array(known)):
         raise InputError(f"{origin.file}: not the word vectors that the network was trained with; give those")
     table = np.array(list(rows.values()), np.float32).reshape(len(rows), origin.dim)
     return StaticVectors(tuple(rows), torch.from_numpy(table))

@@ -249,7 +249,7 @@ def test_a_last_step_that_diverges_writes_no_model(tmp_path):
 
 
 def test_steps_are_counted():
-    counts = CorpusCounts(tokens=900, sentences=100, types=50, covered=900)
+    counts = CorpusCounts(tokens=900, sentences=100, types=50, covered=900, characters=4500)
     base = TrainConfig(("a.txt",), "run", streams=4, window=5)
     assert make_plan(base, counts).steps == 50
     assert make_plan(replace(base, epochs=2.5), counts).steps == 125
@@ -274,9 +274,8 @@ def test_a_small_text_without_blank_lines_is_read_whole(tmp_path, sentences):
     assert len(seen) > 0.95 * len(vocabulary)
 
 
-def test_pieces_of_a_large_corpus_and_of_a_run_that_did_not_count_characters_are_whole():
-    for characters in (None, 10**9):
-        assert piece_characters(CorpusCounts(10**8, 10**6, 10**5, 10**8, characters), 64) == MAX_CHARACTERS
+def test_pieces_of_a_large_corpus_are_whole():
+    assert piece_characters(CorpusCounts(10**8, 10**6, 10**5, 10**8, 10**9), 64) == MAX_CHARACTERS
 
 
 SENSELESS = {
@@ -521,7 +520,7 @@ def number(told: dict[str, str], name: str) -> int:
 def test_every_recipe_of_the_package_is_a_configuration(recipe):
     values = configs.load_toml(recipe) | {"train": ["a.txt"], "output": "run"}
     made = configs.from_dict(TrainConfig, values)
-    assert make_plan(made, CorpusCounts(10**8, 10**6, 10**6, 10**8)).steps > 0
+    assert make_plan(made, CorpusCounts(10**8, 10**6, 10**6, 10**8, 10**9)).steps > 0
     assert "/" not in json.dumps({key: value for key, value in values.items() if key not in ("train", "output")})
 
 

@@ -141,15 +141,6 @@ def test_a_bilm_that_is_not_found_is_said_with_its_network(folder: Path, monkeyp
     TrainedTask.load(folder / "run", str(folder / "other"))
 
 
-def test_networks_that_are_older_have_the_name_of_the_file_alone(folder: Path) -> None:
-    trained(folder, "run")
-    record = folder / "run" / "seed-1" / "task.json"
-    values = json.loads(record.read_text(encoding="utf-8"))
-    del values["vectors"]
-    record.write_text(json.dumps(values), encoding="utf-8")
-    assert TrainedTask.load(folder / "run").look_up(ner.read(folder / "new.conll")) is None
-
-
 @pytest.mark.parametrize("damaged", ["null", "3", "[]", "{"])
 def test_a_record_that_is_damaged_is_named(folder: Path, damaged: str) -> None:
     trained(folder, "run")
@@ -158,7 +149,7 @@ def test_a_record_that_is_damaged_is_named(folder: Path, damaged: str) -> None:
         TrainedTask.load(folder / "run")
 
 
-@pytest.mark.parametrize("key", ["bilm", "cache_dtype", "words"])
+@pytest.mark.parametrize("key", ["bilm", "cache_dtype", "words", "vectors"])
 def test_a_record_that_lacks_something_is_named(folder: Path, key: str) -> None:
     trained(folder, "run")
     record = folder / "run" / "seed-1" / "task.json"
