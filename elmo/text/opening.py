@@ -149,10 +149,10 @@ def broken_byte(source: str | Path, place: tuple[int, int], rest: bytes, valid: 
             "the rest of the text is UTF-8, so only such bytes are damaged: correct them, or drop them with `iconv -c"
             f" -f utf-8 -t utf-8 {source} > NEW`"
         )
-    elif sum(byte > 0x7F for byte in rest) * 4 > len(rest):
+    elif len(rest) >= SHORT and sum(byte > 0x7F for byte in rest) * 4 > len(rest):
         remedy = (
-            "convert the file from its own encoding, such as windows-1251 (Cyrillic), gb18030 (Chinese) or shift-jis"
-            f" (Japanese): {_convert(source, 'ENCODING')}"
+            f"{_convert(source, 'ENCODING')}, with its own encoding, such as windows-1251 (Cyrillic), gb18030 (Chinese)"
+            " or shift-jis (Japanese)"
         )
     else:
         remedy = f"if the text is Western European, {_convert(source, 'windows-1252')}; else name its own encoding"
