@@ -92,9 +92,17 @@ def sense_panels(embedder: Embedder, occurrences: Sequence[Occurrence], layer: i
 def score_layers(
     embedder: Embedder, occurrences: Sequence[Occurrence], progress: Callable[[int, int], object] | None = None
 ) -> list[SenseRow]:
-    """Returns one row per layer, layer 0 first. A word that occurs once has no neighbour and counts as wrong.
+    """Returns one row per layer, layer 0 first; see `agreements` for the rest."""
+    return rows_of(agreements(embedder, occurrences, progress), occurrences)
 
-    `progress` is called with the sentences done and the total. Raises InputError if there are no occurrences.
+
+def agreements(
+    embedder: Embedder, occurrences: Sequence[Occurrence], progress: Callable[[int, int], object] | None = None
+) -> Float[np.ndarray, "L S"]:
+    """Returns, for every layer and occurrence, the share of its nearest neighbours that have its sense, 0 to 1.
+
+    These are one neighbour, or several in a tie. A word that occurs once has none, and counts as wrong. `progress` is
+    called with the sentences done and the total. Raises InputError if there are no occurrences.
     """
     if not occurrences:
         raise InputError("no labelled occurrences; give a file with at least two occurrences of a word")
@@ -104,18 +112,28 @@ def score_layers(
         found.append(array[:, occurrence.index].copy())  # a view would keep the whole sentence
         if progress is not None:
             progress(len(found), len(occurrences))
-    vectors = np.stack(found)
+    vectors = np.stack(found, axis=1)
     words = np.array([occurrence.word for occurrence in occurrences])
     senses = np.array([occurrence.sense for occurrence in occurrences])
-    rows = []
-    for layer in range(vectors.shape[1]):
-        scores = np.zeros(len(words))
-        for word in np.unique(words):
-            mine = words == word
-            scores[mine] = _agreement(vectors[mine, layer], senses[mine])
-        by_word = {str(word): float(scores[words == word].mean()) for word in np.unique(words)}
-        rows.append(SenseRow(layer, float(scores.mean()), len(words), by_word))
-    return rows
+    scores = np.zeros(vectors.shape[:2])
+    for word in np.unique(words):
+        mine = words == word
+        scores[:, mine] = [_agreement(layer[mine], senses[mine]) for layer in vectors]
+    return scores
+
+
+def rows_of(scores: Float[np.ndarray, "L S"], occurrences: Sequence[Occurrence]) -> list[SenseRow]:
+    """Returns the means of `agreements`, one row per layer."""
+    words = np.array([occurrence.word for occurrence in occurrences])
+    return [
+        SenseRow(
+            layer,
+            float(own.mean()),
+            len(words),
+            {str(word): float(own[words == word].mean()) for word in np.unique(words)},
+        )
+        for layer, own in enumerate(scores)
+    ]
 
 
 def _agreement(vectors: Float[np.ndarray, "K D"], senses: np.ndarray) -> Float[np.ndarray, " K"]:

@@ -1,7 +1,7 @@
 """Measures how often the nearest other use of a word has the same sense, by layer (`elmo.search.senses`)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from elmo.embedding.embedder import Embedder, StatePolicy
@@ -11,6 +11,7 @@ from elmo.search.senses import SenseRow
 from elmo_lab.document import Block, Text
 from elmo_lab.probes import blocks
 from elmo_lab.probes.probe import Context, Probe
+from elmo_lab.probes.resampling import Difference, differences
 from elmo_lab.record import RunRecord
 
 
@@ -25,7 +26,16 @@ class SensesConfig:
     """The LSTM state at the start of a sentence."""
 
 
-def measure(config: SensesConfig, context: Context) -> list[SenseRow]:
+@dataclass(frozen=True)
+class ComparedRow(SenseRow):
+    """The scores of one layer, beside those of the others."""
+
+    differences: dict[str, Difference] = field(default_factory=dict)
+    """The differences of this layer's accuracy from the other layers', in points, with their intervals, by the number
+    of the other layer. Occurrences are drawn."""
+
+
+def measure(config: SensesConfig, context: Context) -> list[ComparedRow]:
     """Returns one row per layer. Raises InputError if the data cannot be used."""
     occurrences = senses.read_occurrences(Path(config.data or ASSETS / "senses.tsv"))
     assert context.source is not None, "the command opens the biLM"
@@ -33,7 +43,13 @@ def measure(config: SensesConfig, context: Context) -> list[SenseRow]:
     embedder = Embedder(model.bilm(), text=model.text, vocabulary=model.inputs, state=config.state)
     if context.figure is not None:
         picture.save_picture(picture.draw(senses.sense_panels(embedder, occurrences)), context.figure, overwrite=True)
-    return senses.score_layers(embedder, occurrences, context.progress)
+    scores = senses.agreements(embedder, occurrences, context.progress)
+    by_layer = {str(layer): own.tolist() for layer, own in enumerate(scores)}
+    ones = [1] * len(occurrences)
+    return [
+        ComparedRow(**vars(row), differences=differences(by_layer, str(row.layer), ones))
+        for row in senses.rows_of(scores, occurrences)
+    ]
 
 
 def _show(record: RunRecord) -> Iterator[Block]:
@@ -48,6 +64,9 @@ def _show(record: RunRecord) -> Iterator[Block]:
     ]
     yield from blocks.by_layer("senses", rows, "all", "accuracy")
     yield from blocks.plain_tables(rows)
+    for row in record.rows[-1:]:
+        if "differences" in row:
+            yield Text(f"Layer {row['layer']}; points against {blocks.intervals(row)}.")
 
 
 PROBE = Probe("senses", senses.VERSION, "Nearest neighbours' senses", SensesConfig, measure, show=_show)

@@ -1,5 +1,6 @@
 """Probes on an embedder whose vectors are written by hand, so that every answer is known."""
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -79,6 +80,22 @@ def test_an_output_that_cannot_be_made_is_refused_before_the_model_reads(tmp_pat
     done = run("probe", "senses", "--model", tmp_path / "bilm", "--output", tmp_path / "file" / "out")
     assert (done.returncode, done.stdout) == (2, "")
     assert "name another --output" in done.stderr
+
+
+def test_layers_are_compared_on_the_same_occurrences(tmp_path: Path) -> None:
+    write_tiny(tmp_path / "bilm")
+    done = run("probe", "senses", "--model", tmp_path / "bilm", "--json", "--quiet")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["layer"] for row in rows] == [0, 1, 2]
+    for row in rows:
+        others = {str(other["layer"]): other for other in rows if other is not row}
+        assert row["differences"].keys() == others.keys()
+        for name, (points, low, high) in row["differences"].items():
+            assert points == pytest.approx(100 * (row["accuracy"] - others[name]["accuracy"]))
+            assert low < points < high
+    shown = run("probe", "senses", "--model", tmp_path / "bilm", "--quiet").stdout
+    low, high = rows[2]["differences"]["0"][1:]
+    assert f"({low:+.2f} to {high:+.2f})" in shown
 
 
 def test_shipped_senses_are_enough_and_fair() -> None:
