@@ -3,8 +3,10 @@
 import os
 import re
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Self
 
@@ -71,6 +73,8 @@ def format_value(value: Any) -> str:
 
 REDRAWN, LOGGED = 0.1, 30.0
 """The seconds between two states of the line on a terminal, and between two lines of a log."""
+TICK = 1.0
+"""The seconds between two states of a line that only has the time."""
 BAR = 16
 drawn = 0
 """The characters of the line of progress that is on the terminal now."""
@@ -115,12 +119,38 @@ class Counter:
             return
         now = time.monotonic()
         self._due = now + (REDRAWN if self._is_live else LOGGED)
-        if self._is_live:
-            _draw(_fitting(self._parts(now), _width()))
-        else:
-            print_line("  ".join(self._parts(now, bar=0)))
+        self._put(self._parts(now, BAR if self._is_live else 0))
 
-    def _parts(self, now: float, bar: int = BAR) -> list[str]:
+    @contextmanager
+    def waiting(self, step: str) -> Iterator[None]:
+        """Shows a step that cannot tell how far it is, and the time that it has taken, while the block runs."""
+        if self._quiet:
+            yield
+            return
+        began, ended = time.monotonic(), threading.Event()
+
+        def tell() -> None:
+            while not ended.wait(TICK if self._is_live else LOGGED):
+                so_far = timedelta(seconds=round(time.monotonic() - began))
+                self._put([f"{self._label}{step}", f"{so_far} so far"])
+
+        teller = threading.Thread(target=tell, daemon=True)
+        teller.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            teller.join()
+            if self._is_live:
+                _wipe()
+
+    def _put(self, parts: Sequence[str]) -> None:
+        if self._is_live:
+            _draw(_fitting(parts, _width()))
+        else:
+            print_line("  ".join(parts))
+
+    def _parts(self, now: float, bar: int) -> list[str]:
         """Returns the parts of the line, the most important first."""
         of = f" of {self._shown(self._total)}" if self._total else ""
         parts = [f"{self._label}{self._shown(self._done)}{of} {self._what}"]

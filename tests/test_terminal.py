@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 from command import run
@@ -117,6 +118,18 @@ def test_progress_without_a_total_has_a_speed(capsys, monkeypatch):
     assert capsys.readouterr().err == "small: 80.0 MB  2.00/s\n"
 
 
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_step_without_a_measure_shows_its_time(quiet, capsys, monkeypatch):
+    monkeypatch.setattr(terminal, "LOGGED", 0.01)
+    with pytest.raises(KeyboardInterrupt), Counter("MB", quiet, "a").waiting("reading b"):  # noqa: PT012
+        time.sleep(0.2)
+        raise KeyboardInterrupt
+    lines = capsys.readouterr().err.splitlines()
+    assert set(lines) == (set() if quiet else {"a: reading b  0:00:00 so far"})
+    time.sleep(0.05)
+    assert capsys.readouterr().err == "", "it ends with the block"
+
+
 class Screen(io.StringIO):
     """A terminal, or a notebook's stderr."""
 
@@ -149,5 +162,10 @@ def test_progress_that_is_rewritten_fits_and_goes(kind, columns, monkeypatch):
     assert [line[:11] for line in states] == [f"a: {number},000 of" for number in (1, 2, 3, 4)]
     assert "a warning" in shown  # a line of its own
     assert shown[-2:] == [" " * len(states[-1]), ""]
+    monkeypatch.setattr(terminal, "TICK", 0.01)
+    with counter.waiting("a long step"):
+        while "a long step" not in screen.getvalue():
+            pass
+    assert screen.getvalue().rpartition("a: a long step")[2].endswith(" \r"), "the line is gone"
     if columns == 80:
         assert states[-1] == "a: 4,000 of 5,000 steps  #############...  1,000/s  0:00:01 left  loss 6.319"

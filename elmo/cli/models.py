@@ -1,7 +1,9 @@
 """`elmo info`, `elmo convert`, `elmo models`, `elmo pull` and `elmo push`, which handle the files of models."""
 
 import argparse
+import sys
 import tempfile
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -57,6 +59,7 @@ def add_verbs(verbs: Any) -> None:
         "--card", metavar="FILE", help="a JSON object to add to the model's card: license, name, examples of its page"
     )
     convert.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+    add_quiet(convert)
 
     models = add_verb(
         verbs,
@@ -97,6 +100,7 @@ def add_verbs(verbs: Any) -> None:
     push.add_argument("--language", metavar="CODE", help="ISO code (default: the tokenizer's language)")
     push.add_argument("--private", action="store_true", help="make a new repository private")
     push.add_argument("--message", metavar="TEXT", help="commit message")
+    add_quiet(push)
 
 
 def info_verb(arguments: argparse.Namespace) -> None:
@@ -159,12 +163,16 @@ def convert_verb(arguments: argparse.Namespace) -> None:
     if wanted == "allennlp" and arguments.card is not None:
         raise InputError("--card is for the native format, since AllenNLP's has no card: omit --card or --to")
     added = {} if arguments.card is None else _read_card(Path(arguments.card))
-    model = formats.load(source, arguments.weights)
-    model = replace(model, card=model.card | added)
-    if wanted == "native":
-        formats.native.save(model, target, arguments.overwrite, arguments.store or "float32")
-    else:
-        formats.allennlp.save(model, target, arguments.overwrite)
+    with Counter("MB", arguments.quiet, scale=1e6) as counter:
+        with counter.waiting(f"reading {source}"):
+            model = formats.load(source, arguments.weights)
+        model = replace(model, card=model.card | added)
+        counter.begin(0)
+        if wanted == "native":
+            store = arguments.store or "float32"
+            formats.native.save(model, target, arguments.overwrite, store, counter.update, counter.waiting)
+        else:
+            formats.allennlp.save(model, target, arguments.overwrite, counter.update)
     softmax = "the softmax" if model.config.n_tokens_vocab else "the softmax and the vocabulary"
     parts = {softmax: model.lm_head, "the learned mixes": model.mixes, "the tokenizer's settings": model.text}
     parts |= {"the card": model.card.keys() - {"options"}}
@@ -234,7 +242,7 @@ def pull_verb(arguments: argparse.Namespace) -> None:
 
     for name in arguments.names:
         if formats.REPOSITORY.fullmatch(name):
-            print(f"{_from_hub(name)}: {name}, from the Hugging Face Hub")
+            print(f"{_from_hub(name, arguments.quiet)}: {name}, from the Hugging Face Hub")
             continue
         with Counter("MB", arguments.quiet, name, 1e6) as counter:
             pulled = pull(name, lambda file, done, total: counter.update(done, total, [file]))
@@ -256,11 +264,13 @@ def pull_verb(arguments: argparse.Namespace) -> None:
             ) from error
 
 
-def _from_hub(repository: str) -> Path:
+def _from_hub(repository: str, quiet: bool) -> Path:
     try:
         from elmo.formats import hub_files
     except ImportError as error:
         raise InputError(str(error)) from error
+    if quiet:
+        hub_files.hide_progress()
     return hub_files.fetch(repository)
 
 
@@ -273,13 +283,20 @@ def push_verb(arguments: argparse.Namespace) -> None:
     hub_files.check_name(arguments.repository)
     from elmo.formats import hub
 
-    with tempfile.TemporaryDirectory(prefix="elmo-") as made:
+    if arguments.quiet:
+        hub_files.hide_progress()
+    with tempfile.TemporaryDirectory(prefix="elmo-") as made, Counter("MB", arguments.quiet) as counter:
         folder = Path(made)
-        hub.prepare(arguments.model, arguments.repository, folder, arguments.license, arguments.language)
+        with counter.waiting(f"preparing {arguments.model}"):
+            hub.prepare(arguments.model, arguments.repository, folder, arguments.license, arguments.language)
         if arguments.dry_run:
             print(f"{arguments.repository} would get:")
         else:
-            print(hub_files.push(folder, arguments.repository, arguments.private, arguments.message))
+            size = sum(file.stat().st_size for file in folder.iterdir()) / 1e6
+            # On a terminal, the Hub's library shows the bytes that are sent. It tells no one else, and no log.
+            with nullcontext() if sys.stderr.isatty() else counter.waiting(f"uploading {size:,.1f} MB"):
+                address = hub_files.push(folder, arguments.repository, arguments.private, arguments.message)
+            print(address)
         for file in sorted(folder.iterdir()):
             print(f"    {file.name:20} {file.stat().st_size:>13,} bytes")
         if arguments.dry_run:

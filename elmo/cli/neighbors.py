@@ -123,8 +123,16 @@ def index_verb(arguments: argparse.Namespace) -> None:
     )
     records, output = CorpusRecords(paths, tokenizer), Path(arguments.output)
     with Counter("tokens", arguments.quiet) as counter:
+
+        def follow(done: int) -> None:
+            total = records.total(done)
+            if total is None:  # nothing is read yet
+                counter.begin(done)
+            else:
+                counter.update(done, total if arguments.limit is None else max(done, min(total, arguments.limit)))
+
         done = index.build_index(
-            embedder, records, output, record, arguments.resume, arguments.overwrite, progress=counter.update
+            embedder, records, output, record, arguments.resume, arguments.overwrite, follow, counter.waiting
         )
     layers = ", ".join(map(str, done.layers))
     print(f"{output}: {done.tokens:,} tokens of {done.sentences:,} sentences, layers {layers}, {done.dtype}")
@@ -196,7 +204,7 @@ def _in_text(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], li
     layer, and a function that returns the queries' vectors.
     """
     from elmo.embedding.embedder import Embedder
-    from elmo.embedding.job import read_lines
+    from elmo.embedding.job import FileLines
     from elmo.search import nearest
     from elmo.text.records import Place, kind_of, of_file, read_records
 
@@ -204,8 +212,12 @@ def _in_text(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], li
     text = arguments.text or str(DEMO_TEXT)
     kind = kind_of(text)
     tokenizer = tokenizer_of(embedder.text, arguments, pretokenized=arguments.text is None or kind != "text")
-    read = read_records(read_lines(text), kind, tokenizer, text)
-    records = [record for record in (read if arguments.text is None else of_file(read, text)) if record.tokens]
+    lines, records = FileLines(text), []
+    read = read_records(lines, kind, tokenizer, text)
+    with Counter("sentences", arguments.quiet, "reading") as counter:
+        for record in read if arguments.text is None else of_file(read, text):
+            records += [record] if record.tokens else []
+            counter.update(len(records), lines.total(len(records)))
     if given is not None:
         queries: list[tuple[Sequence[str], int, Place]] = [(*given, Place())]
     else:
@@ -217,7 +229,8 @@ def _in_text(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], li
     shown = [queries[number] for number in nearest.even_places(len(queries), arguments.queries)]
     tokens = [(sentence, index) for sentence, index, _ in shown]
     asked = ([arguments.layer], arguments.k, not arguments.any_word)
-    with Counter("sentences", arguments.quiet) as counter:
+    with Counter("sentences", arguments.quiet, "searching") as counter:
+        counter.update(0, len(records))
         (found,) = nearest.search(embedder, records, tokens, *asked, progress=counter.update)
     neighbors, layer = [each.neighbors for each in found], arguments.layer % embedder.n_layers
     return shown, neighbors, len(queries), layer, lambda: nearest.query_vectors(embedder, tokens, [layer])[0]
@@ -255,7 +268,11 @@ def _in_index(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], l
     if not queries:
         raise _absent(arguments.word, arguments.index)
     same_word = not arguments.any_word
-    found = [index.nearest(query, layer, arguments.k, same_word, arguments.exact) for query in queries]
+    found = []
+    with Counter("queries", arguments.quiet) as counter:
+        for number, query in enumerate(queries):
+            counter.update(number, len(queries))
+            found.append(index.nearest(query, layer, arguments.k, same_word, arguments.exact))
     uses = [(query.sentence, query.index, query.place) for query in queries]
     return uses, found, count, layer, lambda: nearest.unit_vectors(np.stack([query.vector for query in queries]))
 

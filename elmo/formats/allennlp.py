@@ -9,7 +9,7 @@
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
@@ -85,12 +85,17 @@ def load(path: Path, weights: Path | None = None) -> Model:
     return Model(config, arrays, vocabulary=_vocabulary(parts, config), card={"options": options})
 
 
-def save(model: Model, path: str | Path, overwrite: bool = False) -> None:
+def save(
+    model: Model,
+    path: str | Path,
+    overwrite: bool = False,
+    progress: Callable[[int, int], object] = lambda done, total: None,
+) -> None:
     """Writes the folder `path` atomically: the two files, and the vocabulary of a word model.
 
-    Options that only the published programs use (`card["options"]` of a loaded model) are kept. Raises InputError if
-    the format cannot store the model, or if the model reads words and has no vocabulary, and OSError as `atomic_path`
-    does.
+    Options that only the published programs use (`card["options"]` of a loaded model) are kept. Calls `progress` with
+    the bytes of weights that are written, and of all. Raises InputError if the format cannot store the model, or if the
+    model reads words and has no vocabulary, and OSError as `atomic_path` does.
     """
     path = Path(path)
     if model.config.word_cnn is not None or model.config.lstm.has_projection != (
@@ -122,9 +127,13 @@ def save(model: Model, path: str | Path, overwrite: bool = False) -> None:
         if model.config.char_cnn is None and model.vocabulary is not None:
             model.vocabulary.save(folder / VOCABULARY)
         with Hdf5Output(folder / WEIGHTS) as output:
-            for name, data in to_datasets(model.config, model.weights).items():
+            datasets = to_datasets(model.config, model.weights)
+            done, total = 0, sum(data.nbytes for data in datasets.values())
+            for name, data in datasets.items():
+                progress(done, total)
                 output.file.create_dataset(name, data=data)
                 output.check()
+                done += data.nbytes
 
 
 # Finding the files

@@ -13,9 +13,14 @@ from elmo.formats.pull import is_offline
 try:
     from huggingface_hub import HfApi, get_token, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+    from huggingface_hub.utils import disable_progress_bars, validate_repo_id  # type: ignore[attr-defined]
 except ImportError as error:
     raise ImportError(f"the Hugging Face Hub needs huggingface_hub ({error}): pip install 'elmo-torch[hub]'") from error
+
+
+def hide_progress() -> None:
+    """Makes the Hub's library show no progress, which it does on a terminal alone."""
+    disable_progress_bars()
 
 
 def cached_folder(repository: str) -> Path | None:

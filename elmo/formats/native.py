@@ -13,7 +13,8 @@ torch is imported only where weights are, since a description needs none.
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -146,11 +147,19 @@ def _version(file: Path) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def save(model: Model, path: str | Path, overwrite: bool = False, store: Store = "float32") -> None:
+def save(
+    model: Model,
+    path: str | Path,
+    overwrite: bool = False,
+    store: Store = "float32",
+    progress: Callable[[int, int], object] = lambda done, total: None,
+    step: Callable[[str], AbstractContextManager[object]] = nullcontext,
+) -> None:
     """Writes the folder `path` atomically, with its weights stored as `store` says.
 
-    Raises InputError if the model lacks the ids of its words or a weight is too large for float16, and OSError as
-    `atomic_path` does.
+    Calls `progress` with the bytes of weights that are converted, and of all; then `step`, with a name for the writing,
+    gives its context. Raises InputError if the model lacks the ids of its words or a weight is too large for
+    float16, and OSError as `atomic_path` does.
     """
     from elmo.formats import native_weights
 
@@ -158,8 +167,8 @@ def save(model: Model, path: str | Path, overwrite: bool = False, store: Store =
     check_words(path, model)
     _check_path(path)
     config = config_values(model)
-    arrays = native_weights.to_arrays(model, path, store)
-    with atomic_path(path, overwrite, FILES) as folder:
+    arrays = native_weights.to_arrays(model, path, store, progress)
+    with atomic_path(path, overwrite, FILES) as folder, step(f"writing {path}"):
         folder.mkdir()
         _write_json(folder / CONFIG, json.dumps(config, indent=2, ensure_ascii=False))
         native_weights.write(arrays, folder / WEIGHTS)

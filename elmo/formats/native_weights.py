@@ -1,7 +1,7 @@
 """Reads and writes the weights of the native format, `model.safetensors`."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,11 +42,20 @@ def _opened(file: Path) -> Iterator[Any]:
         raise damaged(file, error) from error
 
 
-def to_arrays(model: Model, path: Path, store: Store) -> dict[str, Tensor]:
-    """The arrays of the file; `path` is for errors. Raises InputError for a weight that cannot be stored so."""
+def to_arrays(
+    model: Model, path: Path, store: Store, progress: Callable[[int, int], object] = lambda done, total: None
+) -> dict[str, Tensor]:
+    """The arrays of the file; `path` is for errors. Raises InputError for a weight that cannot be stored so.
+
+    Calls `progress` with the bytes of the weights that are done, and of all.
+    """
     arrays: dict[str, Tensor] = {}
-    for part, weights in (("bilm", model.weights), ("lm_head", model.lm_head or {})):
+    parts = (("bilm", model.weights), ("lm_head", model.lm_head or {}))
+    done, total = 0, sum(weight.nbytes for _, weights in parts for weight in weights.values())
+    for part, weights in parts:
         for key, weight in weights.items():
+            progress(done, total)
+            done += weight.nbytes
             name, weight = f"{part}.{key}", weight.detach().to("cpu", torch.float32).contiguous()
             if store == "int8" and int8_rows.fits(weight):
                 if not weight.isfinite().all():

@@ -7,7 +7,7 @@
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -23,6 +23,7 @@ from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.search import index_tables as tables
 from elmo.search.index_record import RECORD, IndexRecord, read_record, write_record
+from elmo.search.index_tables import Step
 from elmo.search.nearest import Neighbor, even_places, unit_vectors
 from elmo.text import corpus
 from elmo.text.batching import in_parts
@@ -70,6 +71,7 @@ def build_index(
     resume: bool = False,
     overwrite: bool = False,
     progress: Callable[[int], object] | None = None,
+    step: Step = nullcontext,
 ) -> IndexRecord:
     """Builds the index of `sentences` in the folder `output`; returns its record.
 
@@ -77,7 +79,9 @@ def build_index(
     `elmo.text.corpus_records.CorpusRecords`; the index keeps their files, lines and characters. Memory holds one
     chunk's vectors at a time; for the graphs, at the end, LanceDB needs memory that grows more slowly than the text.
     The index is in `output` with the suffix `.part` until it is complete; `resume` continues an interrupted build there
-    after its last complete chunk. `progress` is called with the number of tokens so far.
+    after its last complete chunk. `progress` is called with the number of tokens so far, at first with those of the
+    interrupted build; `step` with the name of each step that cannot tell how far it is (the graphs), and its context
+    lasts as long as the step.
 
     Raises InputError if there is no sentence, if there is an interrupted build without `resume` or with other
     settings, if another process is building it, or if LanceDB cannot write (a full disk, a path that is not UTF-8 or
@@ -89,7 +93,7 @@ def build_index(
     _check_name(output, "name another output")
     part = output.with_name(output.name + PART)
     with lock_folder(part, "is building this index", "name another output", is_moved=True):
-        record = _built(embedder, sentences, part, _begun(part, record, resume, overwrite), progress)
+        record = _built(embedder, sentences, part, _begun(part, record, resume, overwrite), progress, step)
         check_output(output, overwrite, FILES)  # another process may have written it in the meantime
         move_into_place(part, output)
     return record
@@ -101,6 +105,7 @@ def _built(
     part: Path,
     record: IndexRecord,
     progress: Callable[[int], object] | None,
+    step: Step,
 ) -> IndexRecord:
     """Builds the rest of the index in `part`."""
     left = islice(_limited(map(as_record, sentences), record.limit), record.sentences, None)
@@ -108,6 +113,8 @@ def _built(
         both = tables.open_tables(tables.import_lancedb().connect(str(part)), record, embedder.dim)
         for table in both:
             table.delete(f"sentence >= {record.sentences}")  # these rows were written after the last complete chunk
+    if progress is not None:
+        progress(record.tokens)
     try:
         for chunk in in_parts(left, CHUNK_TOKENS, lambda sentence: len(sentence.tokens)):
             rows = tables.rows_of(embedder, chunk, record)
@@ -125,7 +132,7 @@ def _built(
             shutil.rmtree(part)
         raise
     with _writing(part):
-        tables.train(both, record)
+        tables.train(both, record, step)
     return record
 
 

@@ -5,8 +5,8 @@ vectors (LanceDB's IVF_HNSW_SQ), and the hits are compared as stored.
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -18,6 +18,8 @@ from elmo.search.index_record import IndexRecord
 from elmo.text.characters import is_utf8
 from elmo.text.records import Place, TextRecord
 
+Step = Callable[[str], AbstractContextManager[object]]
+"""A function that takes the name of a step, and returns a context in which it is done."""
 OCCURRENCES, SENTENCES = "occurrences", "sentences"
 EXACT_MOST = 10_000
 """The most candidates that are compared one by one."""
@@ -146,21 +148,24 @@ def count_graphs(record: IndexRecord) -> int:
     return -(-record.tokens // PARTITION)
 
 
-def train(tables: tuple[Any, Any], record: IndexRecord) -> None:
+def train(tables: tuple[Any, Any], record: IndexRecord, step: Step) -> None:
     """Builds the lookups by word and by sentence, and the graphs if the text is long."""
     from lancedb.index import BTree, HnswSq
 
     occurrences, sentences = tables
-    for table in tables:  # tidying would rebuild indices that an interrupted build left
-        for index in table.list_indices():
-            table.drop_index(index.name)
-        _tidy(table)
-    occurrences.create_index("word", config=BTree())
-    sentences.create_index("sentence", config=BTree())
+    with step("merging files"):
+        for table in tables:  # tidying would rebuild indices that an interrupted build left
+            for index in table.list_indices():
+                table.drop_index(index.name)
+            _tidy(table)
+    with step("building the lookups of words and sentences"):
+        occurrences.create_index("word", config=BTree())
+        sentences.create_index("sentence", config=BTree())
     if record.tokens > EXACT_MOST:
         graph = HnswSq(distance_type="cosine", num_partitions=count_graphs(record), ef_construction=EF_CONSTRUCTION)
-        for layer in record.layers:
-            occurrences.create_index(column_of(layer), config=graph)
+        for number, layer in enumerate(record.layers, 1):
+            with step(f"building the graph of layer {layer}, {number} of {len(record.layers)}"):
+                occurrences.create_index(column_of(layer), config=graph)
 
 
 def _tidy(table: Any) -> None:

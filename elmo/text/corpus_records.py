@@ -11,8 +11,9 @@ from elmo.text.tokenizer import Tokenizer
 class CorpusRecords:
     """The sentences of files (text, CoNLL-U or FASTA, by name), in order, and how much of the files is read.
 
-    Each `TextRecord` has its file, and in text its line and characters. Lines are those of `corpus.file_lines`, which
-    splits a huge one. Raises InputError at once for a name that does not show the kind of its file.
+    No sentence is empty. Each `TextRecord` has its file, and in text its line and characters. Lines are those of
+    `corpus.file_lines`, which splits a huge one. Raises InputError at once for a name that does not show its file's
+    kind.
     """
 
     def __init__(self, paths: Sequence[Path], tokenizer: Tokenizer) -> None:
@@ -24,7 +25,7 @@ class CorpusRecords:
         for path, kind in self._kinds.items():
             self._read = before
             records = self._of_text(path) if kind == "text" else read_records(self._lines(path), kind, None, path)
-            yield from of_file(records, path)
+            yield from (record for record in of_file(records, path) if record.tokens)
             before += corpus.size_of(path)
         self._read = before
 

@@ -15,10 +15,9 @@ from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.formats.opened import open_model
 from elmo.search.nearest import QueryResult, find_token, mark_token, search, static_neighbors
-from elmo.text import corpus
-from elmo.text.lines import numbered_lines
-from elmo.text.records import kind_of, read_records
-from elmo.text.tokenizer import TextConfig, Tokenizer, text_of
+from elmo.text.corpus_records import CorpusRecords
+from elmo.text.records import TextRecord, kind_of
+from elmo.text.tokenizer import WHITESPACE, TextConfig, Tokenizer, text_of
 from elmo_lab import RECIPES
 from elmo_lab.document import Block, Text, table
 from elmo_lab.probes import wsd_readers
@@ -125,7 +124,9 @@ def find_neighbors(config: NeighborsConfig, context: Context) -> list[NeighborRo
     source = context.source or open_model(config.model)
     model = source.model
     embedder = Embedder(model.bilm(), text=model.text, vocabulary=model.inputs, state=config.state)
-    return [*found, *rows(embedder, sentences(text, config, model.text), config, context.progress)]
+    searched = sentences(text, config, model.text)
+    total = searched.total if isinstance(searched, CorpusRecords) else lambda done: None
+    return [*found, *rows(embedder, searched, config, lambda done: context.progress(done, total(done)))]
 
 
 def static_rows(config: NeighborsConfig, path: Path | None) -> list[NeighborRow]:
@@ -144,20 +145,17 @@ def static_rows(config: NeighborsConfig, path: Path | None) -> list[NeighborRow]
     return rows
 
 
-def sentences(path: Path, config: NeighborsConfig, text: TextConfig | None) -> Iterator[Sequence[str]]:
-    """Yields the tokens of the text's sentences; `text` is how the model reads raw text."""
+def sentences(path: Path, config: NeighborsConfig, text: TextConfig | None) -> Iterator[Sequence[str]] | CorpusRecords:
+    """Returns the text's sentences; `text` is how the model reads raw text."""
     if wsd_readers.DATA in path.name:
         return (sentence.tokens for sentence in wsd_readers.read_sentences(path))
-    kind = kind_of(path)
-    if kind != "text":
-        return (record.tokens for record in read_records((line for _, line in numbered_lines(path)), kind, None, path))
-    tokenizer = Tokenizer(text_of(text, config.pretokenized))
-    return corpus.corpus_sentences([path], tokenizer)
+    own = WHITESPACE if kind_of(path) != "text" else text_of(text, config.pretokenized)  # other kinds have tokens
+    return CorpusRecords([path], Tokenizer(own))
 
 
 def rows(
     embedder: Embedder,
-    text: Iterable[Sequence[str]],
+    text: Iterable[Sequence[str] | TextRecord],
     config: NeighborsConfig,
     progress: Callable[[int], object] | None = None,
 ) -> list[NeighborRow]:

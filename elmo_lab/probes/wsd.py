@@ -10,7 +10,7 @@ The vectors are plain means: neither the instances nor the layers are normalised
 sets without SemEval-2007, on which a layer may be chosen.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -114,7 +114,8 @@ def disambiguate(config: WsdConfig, context: Context) -> list[WsdRow]:
     """Returns one row per layer, layer 0 first, then the mix and the baseline.
 
     The sums are saved in `sums.npz` of the output folder, if there is one, and a resumed run continues from them with
-    the same result. Progress counts the training sentences. Raises InputError if data or settings cannot be used.
+    the same result. Progress counts the sentences of the training corpus, then those of the tests. Raises InputError if
+    data or settings cannot be used.
     """
     train = find_file(config.train, config.data)
     tests = read_tests(config)
@@ -141,8 +142,16 @@ def disambiguate(config: WsdConfig, context: Context) -> list[WsdRow]:
     settings |= {"bilm": source.sha256, "batch_tokens": embedder.batch_tokens}
     settings |= {"train's content": sha256_of(train), "its keys' content": sha256_of(readers.keys_of(train))}
     corpus = readers.read_labelled(train, config.limit)
-    totals = sense_sums(embedder, corpus, senses, checkpoint, settings, config.checkpoint_minutes, context.progress)
-    return score(embedder, tests, senses, totals, inventory, weights, config.choose)
+    total = senses.sentences + sum(bool(labelled.keys) for test in tests.values() for labelled in test)
+
+    def summed(done: int, _: int) -> None:
+        context.progress(done, total)
+
+    def tested(done: int) -> None:
+        context.progress(senses.sentences + done, total)
+
+    totals = sense_sums(embedder, corpus, senses, checkpoint, settings, config.checkpoint_minutes, summed)
+    return score(embedder, tests, senses, totals, inventory, weights, config.choose, tested)
 
 
 def read_tests(config: WsdConfig) -> dict[str, list[LabelledSentence]]:
@@ -195,8 +204,9 @@ def score(
     inventory: Mapping[tuple[str, str], str],
     weights: Float[np.ndarray, " N"],
     choose: str | None = None,
+    progress: Callable[[int], object] = lambda done: None,
 ) -> list[WsdRow]:
-    """Computes the rows from the sums of every sense's vectors."""
+    """Computes the rows from the sums of every sense's vectors; calls `progress` with the count of tested sentences."""
     names = [*layer_names(len(weights) + 1), BASELINE]
     right: dict[str, Int[np.ndarray, "sentences R"]] = {}
     sizes: dict[str, list[int]] = {}
@@ -209,6 +219,7 @@ def score(
             for instance, gold, vector in instance_vectors(embedder, chunk):
                 answers = _answers(instance, vector, senses, totals, inventory, weights)
                 found.append([answer in gold for answer in answers])
+            progress(sum(map(len, sizes.values())))
         begins = np.cumsum([0, *sizes[name][:-1]])
         right[name] = np.add.reduceat(np.array(found, int), begins)
     rows = _rows(names, right, tests, senses, inventory, choose)

@@ -28,7 +28,7 @@ from elmo.errors import InputError
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks import train, trained
 from elmo_lab.tasks.files import find_file
-from elmo_lab.tasks.queue import Queue, Work, first_seeds, metric_of, pending_work
+from elmo_lab.tasks.queue import Queue, Work, count_works, first_seeds, metric_of, pending_work
 from elmo_lab.tasks.table import TABLE, scores_of, write_tables
 
 WAIT = 5.0
@@ -76,7 +76,8 @@ def work_off(
             with locked(work.folder.with_name(f"{work.folder.name}.lock")) as mine:
                 if not mine or work.done:
                     continue
-                show(str(work))
+                done, total = count_works(queue, output)
+                show(f"{work} ({done:,} of {total:,} runs done)")
                 config = _config(work, find_recipe, given)
                 if work.seed is None:
                     scores = _join(work, config)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,17 @@ def pending_work(queue: Queue, output: Path) -> Iterator[Work]:
             for arm in row.arms if count <= len(row.seeds) else ():
                 works = first_seeds(row, arm, output) if count == 1 else _chosen_works(row, arm, output, count)
                 yield from (work for work in works if not work.done)
+
+
+def count_works(queue: Queue, output: Path) -> tuple[int, int]:
+    """Returns how much of the work is done, and how much there is, of all processes."""
+    done = total = 0
+    for row in queue.rows:
+        for arm in row.arms:
+            later = (_chosen_works(row, arm, output, count) for count in range(2, len(row.seeds) + 1))
+            done += sum(work.done for work in chain(first_seeds(row, arm, output), *later))
+            total += len(row.tuning) + len(row.seeds) - 1 + (row.ensemble and len(row.seeds) > 1)
+    return done, total
 
 
 def chosen_work(row: QueueRow, arm: str, output: Path) -> Work | None:

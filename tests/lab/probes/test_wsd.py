@@ -203,7 +203,10 @@ def test_agrees_with_brute_force() -> None:
     senses, weights = counted(train), np.array([0.2, 0.5, 0.3])
     totals = sense_sums(embedder, train, senses)
     inventory = {(word, "X"): "K" for word in "abcdefgh"}
-    rows = wsd.score(embedder, {"t": test}, senses, totals, inventory, weights)
+    told: list[int] = []
+    rows = wsd.score(embedder, {"t": test}, senses, totals, inventory, weights, progress=told.append)
+    assert told == sorted(set(told))
+    assert told[-1] == sum(bool(labelled.keys) for labelled in test)
     twin = brute_force(embedder, train, test, [0, 1, 2, weights.tolist()])
     assert [row.all for row in rows[:4]] == pytest.approx(twin)
     assert len(set(twin)) > 1

@@ -87,13 +87,15 @@ def test_a_queue_goes_on_where_it_stopped(tmp_path: Path, recipe: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         compared(tmp_path, recipe, QUEUE, stopping)
-    done = ["small, none, seed 1", "small, input, seed 1", "small, none, seed 2"]
+    runs = ["small, none, seed 1", "small, input, seed 1", "small, none, seed 2"]
+    done = [f"{run} ({count} of 4 runs done)" for count, run in enumerate(runs)]
     assert [line for line in shown if ": " not in line] == done
     read = [line.partition(" of ")[2] for line in shown if "the biLM has read" in line]
     tokens = sum(map(len, {tuple(example.tokens) for example in ner.read(tmp_path / "small.conll")}))
     assert read == [f"{tokens} tokens"], "by the second run, once for all"
     compared(tmp_path, recipe, QUEUE, rest.append)
-    assert [line.partition(":")[0] for line in rest[::2]] == ["small, none, seed 2", "small, input, seed 2"]
+    assert [line.partition(" (")[0] for line in rest[::2]] == ["small, none, seed 2", "small, input, seed 2"]
+    assert ["2 of 4" in rest[0], "3 of 4" in rest[2]] == [True, True]
     rows = compared(tmp_path, recipe, QUEUE, rest.append)
     assert len(rest) == 4
     with refused("training", "{'epochs': 2}", "{'epochs': 3}"):
