@@ -10,8 +10,9 @@ from elmo_lab import RECIPES
 from elmo_lab.probes.blocks import part_of
 from elmo_lab.probes.weights import MeanWeightRow
 from elmo_lab.probes.wsd import BASELINE
+from elmo_lab.report.arms import Arm, MeanScore
 from elmo_lab.tasks import task as tasks
-from results.runs import Comparison, MeanScore, SeedRuns
+from results.runs import Comparison
 from results.tables import Run
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "undecided"
@@ -97,7 +98,7 @@ def of_task(title: str, compared: Comparison) -> Iterator[Claim]:
         yield of_arms(f"Fine-tuning the biLM improves {title}", "section 3.4", *pair)
 
 
-def _scored(compared: Comparison, arm: SeedRuns) -> tuple[str, MeanScore]:
+def _scored(compared: Comparison, arm: Arm) -> tuple[str, MeanScore]:
     return arm.name, compared.score(arm)
 
 

@@ -13,10 +13,11 @@ from elmo_lab import figures
 from elmo_lab.document import ABSENT, Block, Document, Figure, Figures, Section, Text, table
 from elmo_lab.probes import efficiency
 from elmo_lab.report import markdown
+from elmo_lab.report.arms import Arm, score_of
 from elmo_lab.report.sections import machines_table
 from elmo_lab.tasks.table import error_reduction, signed_percent
 from results import claims, paper, tables
-from results.runs import Comparison, SeedRuns, comparisons, layer_weights, score_of
+from results.runs import Comparison, comparisons, layer_weights
 from results.tables import Run
 
 PAGE = Path(__file__).parents[1] / "docs" / "results.md"
@@ -108,8 +109,8 @@ def _glance() -> Iterator[Block]:
         for row in (row for row in TITLES if row in found):
             each = found[row]
             baseline, (given, tuned) = each.arms[0], (each.best(fine_tuned) for fine_tuned in (False, True))
-            published = paper.cell("error reduction", baseline.run["name"], form="{:+.1f} %")
-            score = f"{each.part} {baseline.metric}"
+            published = paper.cell("error reduction", baseline.run.record.name, form="{:+.1f} %")
+            score = f"{each.part} {baseline.scores[0]}"
             gains = [*_gained(each, given), *_gained(each, tuned)]
             rows.append((model, TITLES[row], score, _short(each, baseline), *gains, published))
             if model == _compared()[row][0]:
@@ -126,7 +127,7 @@ def _glance() -> Iterator[Block]:
     yield Text(TASKS_NOTE)
 
 
-def _gained(each: Comparison, arm: SeedRuns | None) -> tuple[str, str]:
+def _gained(each: Comparison, arm: Arm | None) -> tuple[str, str]:
     """Formats the score with ELMo and its error reduction; both are empty if there is no such run."""
     if arm is None:
         return "", ""
@@ -134,7 +135,7 @@ def _gained(each: Comparison, arm: SeedRuns | None) -> tuple[str, str]:
     return _short(each, arm), signed_percent(error_reduction(after, before))
 
 
-def _short(each: Comparison, arm: SeedRuns) -> str:
+def _short(each: Comparison, arm: Arm) -> str:
     score = each.score(arm)
     return f"{score.value:.1f} ± {score.std:.1f}" if score.seeds > 1 else f"{score.value:.1f}"
 
@@ -165,7 +166,7 @@ def _tasks() -> Iterator[Block]:
             if arm is not each.arms[0]:
                 gain = f"{score.value - baseline:+.2f}", signed_percent(error_reduction(score.value, baseline))
             std = f"{score.std:.2f}" if score.seeds > 1 else ABSENT
-            cells = (f"{each.part} {arm.metric}", f"{score.value:.2f}", std, str(score.seeds), *gain)
+            cells = (f"{each.part} {arm.scores[0]}", f"{score.value:.2f}", std, str(score.seeds), *gain)
             rows.append((f"{TITLES.get(row, row)} ({model})", arm.name, *cells, f"{arm.minutes:.1f}"))
     head = ("task", "arm", "score", "mean", "std", "seeds", "difference", "error reduction", "minutes a seed")
     yield table(head, rows, groups=True)
@@ -333,7 +334,7 @@ def _domains(compared: Mapping[str, Comparison]) -> str:
     """Lists what ELMo gains on test data of its own domain and of other domains."""
     said = []
     for name, each in compared.items():
-        none, elmo = (each.arms[place].run["rows"] for place in (0, -1))
+        none, elmo = (each.arms[place].run.record.rows for place in (0, -1))
         names = list(none[0]["elsewhere"])
         means = [
             [score_of(row["elsewhere"][other]["f1"] for row in rows).value for other in names] for rows in (none, elmo)

@@ -1,55 +1,20 @@
 """Compares records of tasks: the arms of a task on the same data, as in the paper's Table 1."""
 
-import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from elmo.errors import InputError
 from elmo_lab import figures
 from elmo_lab.document import ABSENT, Block, Details, Figure, Figures, Section, Text, table
 from elmo_lab.probes import blocks
+from elmo_lab.report.arms import Arm, arm_of, common_part, is_better
 from elmo_lab.report.collect import RecordedRun
 from elmo_lab.report.provenance import provenance
-from elmo_lab.tasks import task as tasks
-from elmo_lab.tasks.queue import TRIAL
 from elmo_lab.tasks.table import count_seeds, error_reduction, signed_percent
 
 NOTE = (
     "Mean and standard deviation over the seeds, in percent. Error reduction is the difference as a share of the first"
     " arm's errors (100 minus its score)."
 )
-
-
-@dataclass(frozen=True)
-class ReportedArm:
-    """A run of a task, with the name of its arm."""
-
-    name: str
-    run: RecordedRun
-
-    @property
-    def place(self) -> str:
-        """The place where the network reads ELMo: none, input, output or both."""
-        return self.run.record.settings["inputs"].get("elmo", "none")
-
-    @property
-    def vectors(self) -> str | None:
-        """The hash of the static vectors; None if there are none."""
-        return self.run.record.data.get("vectors")
-
-    @property
-    def scores(self) -> tuple[str, ...]:
-        """The names of the scores that are shown. The first of them is compared."""
-        try:
-            task = tasks.find(self.run.record.name)
-        except InputError:  # the task's package is not installed here
-            return tuple(self.run.record.rows[0]["dev"])
-        return tuple(dict.fromkeys((task.metric, *task.columns)))
-
-    def values(self, part: str) -> list[float]:
-        """Returns the compared score of each seed on a part of the data; none if a seed lacks it."""
-        rows = self.run.record.rows
-        return [row[part][self.scores[0]] for row in rows] if all(part in row for row in rows) else []
 
 
 def sections(runs: Sequence[RecordedRun]) -> Iterator[Section]:
@@ -79,25 +44,22 @@ def _blocks(runs: Sequence[RecordedRun]) -> Iterator[Block]:
             yield Details(f"{arm.run.name}: seeds, command, settings", (_by_seed(arm), *provenance(arm.run.record)))
 
 
-def comparable_arms(runs: Sequence[RecordedRun]) -> list[list[ReportedArm]]:
+def comparable_arms(runs: Sequence[RecordedRun]) -> list[list[Arm]]:
     """Groups the arms of a folder by task and data, the best without ELMo first, then the others by name.
 
     Of an arm's trials (`arm/trial-1` ...), only the one whose first seed is best on dev is an arm. If arms have
     different static vectors, they are also grouped by these vectors' hash.
     """
-    alike: dict[str, dict[tuple[str, str], ReportedArm]] = {}
+    alike: dict[str, dict[tuple[str, str], Arm]] = {}
     for run in runs:
-        parts = run.name.split("/")
-        is_trial = len(parts) > 1 and TRIAL.fullmatch(parts[-1]) is not None
-        *parent, name = parts[:-1] if is_trial else parts
-        record, arm = run.record, ReportedArm(name, run)
+        record, (parent, arm) = run.record, arm_of(run)
         data = [record.data.get(part) or record.settings.get(part) for part in ("train", "dev", "test")]
         limits = [record.settings.get(key) for key in ("max_train", "train_fraction")]
         arms = alike.setdefault(repr([parent, record.name, record.version, data, limits]), {})
-        key = name, arm.place  # runs with ELMo at another place are no trials of this arm
-        if key not in arms or arm.values("dev")[0] > arms[key].values("dev")[0]:
+        key = arm.name, arm.place  # runs with ELMo at another place are no trials of this arm
+        if is_better(arm, arms.get(key)):
             arms[key] = arm
-    found: dict[tuple[str, str | None], list[ReportedArm]] = {}
+    found: dict[tuple[str, str | None], list[Arm]] = {}
     for group, arms in alike.items():
         several = len({arm.vectors for arm in arms.values()} - {None}) > 1
         for arm in arms.values():
@@ -105,52 +67,43 @@ def comparable_arms(runs: Sequence[RecordedRun]) -> list[list[ReportedArm]]:
     return [_ordered(arms) for arms in found.values()]
 
 
-def _ordered(arms: Sequence[ReportedArm]) -> list[ReportedArm]:
+def _ordered(arms: Sequence[Arm]) -> list[Arm]:
     """Orders arms: the best without ELMo first, then the others by name."""
     bare = [arm for arm in arms if arm.place == "none"]
-    first = max(bare, key=lambda arm: statistics.fmean(arm.values("dev")), default=None)
+    first = max(bare, key=lambda arm: arm.score("dev").value, default=None)
     return sorted(arms, key=lambda arm: (arm is not first, arm.name))
 
 
-def _part(arms: Sequence[ReportedArm]) -> str:
-    return "test" if all(arm.values("test") for arm in arms) else "dev"
-
-
-def _title(arms: Sequence[ReportedArm]) -> str:
+def _title(arms: Sequence[Arm]) -> str:
     """Names the folder of the arms, and the task if the folder does not name it."""
     record = arms[0].run.record
     folder = arms[0].run.name.rpartition("/")[0] if len(arms) > 1 else arms[0].run.name
     return folder if record.name in folder else f"{folder} ({record.name})"
 
 
-def _gain(arms: Sequence[ReportedArm]) -> figures.Gain | None:
+def _gain(arms: Sequence[Arm]) -> figures.Gain | None:
     """Compares the first arm with the best with ELMo; returns None if one is missing."""
-    part, first = _part(arms), arms[0]
-    best = max(
-        (arm for arm in arms if arm.place != "none"), key=lambda arm: statistics.fmean(arm.values("dev")), default=None
-    )
+    part, first = common_part(arms), arms[0]
+    best = max((arm for arm in arms if arm.place != "none"), key=lambda arm: arm.score("dev").value, default=None)
     if best is None or first.place != "none":
         return None
-    before, after = (statistics.fmean(arm.values(part)) for arm in (first, best))
-    return figures.Gain(_title(arms), before, after)
+    return figures.Gain(_title(arms), first.score(part).value, best.score(part).value)
 
 
-def _rows(arms: Sequence[ReportedArm]) -> Iterator[tuple[str, ...]]:
-    part = _part(arms)
-    baseline = statistics.fmean(arms[0].values(part))
+def _rows(arms: Sequence[Arm]) -> Iterator[tuple[str, ...]]:
+    part = common_part(arms)
+    baseline = arms[0].score(part).value
     for arm in arms:
-        values, record = arm.values(part), arm.run.record
-        mean, gain = statistics.fmean(values), ("", "")
+        score, gain = arm.score(part), ("", "")
         if arm is not arms[0] and arms[0].place == "none":
-            gain = f"{mean - baseline:+.2f}", signed_percent(error_reduction(mean, baseline))
-        std = f"{statistics.stdev(values):.2f}" if len(values) > 1 else ABSENT
-        seeds = count_seeds(len(values), len(record.settings.get("seeds") or ()))
-        minutes = statistics.fmean(row["seconds"] for row in record.rows) / 60
-        score = f"{part} {arm.scores[0]}"
-        yield (_title(arms), arm.name, score, f"{mean:.2f}", std, seeds, *gain, f"{minutes:.1f}")
+            gain = f"{score.value - baseline:+.2f}", signed_percent(error_reduction(score.value, baseline))
+        std = f"{score.std:.2f}" if score.seeds > 1 else ABSENT
+        seeds = count_seeds(score.seeds, len(arm.run.record.settings.get("seeds") or ()))
+        cells = f"{part} {arm.scores[0]}", f"{score.value:.2f}", std, seeds
+        yield (_title(arms), arm.name, *cells, *gain, f"{arm.minutes:.1f}")
 
 
-def _by_seed(arm: ReportedArm) -> Block:
+def _by_seed(arm: Arm) -> Block:
     """Shows one row per seed: the scores, and how training went."""
     parts = [part for part in ("dev", "test") if arm.values(part)]
     head = ["seed", *(f"{part} {name}" for part in parts for name in arm.scores), "best epoch", "updates", "ended by"]

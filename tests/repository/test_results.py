@@ -11,8 +11,9 @@ from small_results import BILM, MACHINE, plant, plant_probe, write
 from elmo.errors import InputError
 from elmo_lab.probes.weights import MeanWeightRow
 from elmo_lab.report import markdown
+from elmo_lab.report.arms import MeanScore
 from results import claims, page, tables
-from results.runs import MeanScore, comparisons, layer_weights
+from results.runs import comparisons, layer_weights
 
 
 @pytest.fixture
