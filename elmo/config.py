@@ -21,6 +21,9 @@ T = TypeVar("T")
 
 LARGEST = 3.4028234e38
 """The largest 32-bit floating-point number; networks compute in 32 bits."""
+LARGEST_SIZE = 2**24
+"""The largest size of a layer or batch. With more, a computer runs out of memory, or a single step never ends."""
+MOST_LAYERS = 1000
 RECIPES = Path(__file__).parent / "recipes"
 """The packaged recipes of pretraining."""
 
@@ -204,6 +207,15 @@ def check_range(config: Any, names: Iterable[str], least: int, below: int | None
         if not all(number >= least and (below is None or number < below) for number in numbers):
             shown = list(value) if isinstance(value, tuple) else value
             raise ConfigError(f"{where}{name} is {shown}; {expected} is expected")
+
+
+def check_sizes(config: Any, names: Iterable[str], where: str = "", most: int = LARGEST_SIZE) -> None:
+    """Raises ConfigError if a number with one of these names, or in a tuple, is larger than `most`."""
+    for name in names:
+        value = getattr(config, name)
+        for number in value if isinstance(value, tuple) else (value,):
+            if number > most:
+                raise ConfigError(f"{where}{name} is {number}; at most {most} is expected")
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:

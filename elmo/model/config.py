@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
 
-from elmo.config import ConfigError
+from elmo.config import MOST_LAYERS, ConfigError, check_sizes
 
 Shape = tuple[int, ...]
 MOST_BYTES = 2**63 - 1
@@ -35,6 +35,7 @@ class LstmConfig:
         for name in ("dim", "projection_dim", "n_layers"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; at least 1 is expected")
+        check_sizes(self, ("n_layers",), most=MOST_LAYERS)
         for name in ("cell_clip", "proj_clip"):
             clip = getattr(self, name)
             if clip is not None and clip <= 0:
@@ -71,6 +72,7 @@ class CharCnnConfig:
         ):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} is {getattr(self, name)}; at least {least} is expected{why}")
+        check_sizes(self, ("n_highway",), most=MOST_LAYERS)
 
     @property
     def n_filters(self) -> int:

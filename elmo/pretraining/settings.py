@@ -126,6 +126,9 @@ def check_numbers(config: TrainConfig) -> None:
         )
     given = [name for name in ("max_words", "evaluate_words") if getattr(config, name) is not None]
     configs.check_range(config, ("streams", "shares", "window", "devices", "nodes", *given), 1)
+    configs.check_sizes(config, ("streams", "shares", "window", "devices", "nodes"))
+    configs.check_sizes(loop, ("accumulate",), "loop.")
+    configs.check_sizes(objective, ("negatives",), "objective.")
     configs.check_range(config, ("vocab_size",), 1 + len(SPECIAL))
     configs.check_range(loop, ("accumulate", "log_steps", "evaluate_steps", "checkpoint_steps"), 1, where="loop.")
     configs.check_range(config, ("seed",), 0)

@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from elmo import ops
-from elmo.config import ConfigError, check_range
+from elmo.config import ConfigError, check_range, check_sizes
 from elmo.errors import InputError
 from elmo.forking import cached_property
 from elmo.model.affine import Affine
@@ -72,6 +72,7 @@ class CorefConfig:
             raise ConfigError("model.feed_forward is empty; at least one hidden layer is expected")
         sizes = ("hidden_size", "feed_forward", "feature_dim", "max_width", "max_antecedents", "window")
         check_range(self, sizes, 1, where="model.")
+        check_sizes(self, sizes, "model.")
         check_range(self, ("spans_per_token",), 0, where="model.")
         check_range(self, ("dropout",), 0, 1, "model.")
 

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from elmo import ops
-from elmo.config import ConfigError
+from elmo.config import ConfigError, check_sizes
 from elmo.forking import cached_property
 from elmo.model.bilm import BiLM, tokens_mask
 from elmo.model.char_cnn import CharCnn
@@ -96,6 +96,7 @@ class InputConfig:
         for name, least in (("vectors_dim", 1), ("min_count", 1), ("penalty", 0)):
             if not getattr(self, name) >= least:
                 raise ConfigError(f"inputs.{name} is {getattr(self, name)}; at least {least} is expected")
+        check_sizes(self, ("vectors_dim",), "inputs.")
         for name in ("dropout", "elmo_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"inputs.{name} is {getattr(self, name)}; from 0 to less than 1 is expected")

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from elmo.config import ConfigError, check_range
+from elmo.config import ConfigError, check_range, check_sizes
 from elmo.errors import InputError
 from elmo.text.batching import check_tokens
 from elmo.text.records import suffix_of
@@ -44,6 +44,7 @@ class NerConfig:
         if not self.hidden_dims:
             raise ConfigError("model.hidden_dims is empty; at least one layer is expected")
         check_range(self, ("hidden_dims",), 1, where="model.")
+        check_sizes(self, ("hidden_dims",), "model.")
         check_range(self, ("dropout",), 0, 1, "model.")
 
 

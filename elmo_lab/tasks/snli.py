@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from elmo.config import check_range
+from elmo.config import check_range, check_sizes
 from elmo.errors import InputError
 from elmo.text.batching import check_tokens
 from elmo.text.tokenizer import TextConfig, Tokenizer
@@ -47,6 +47,7 @@ class SnliConfig:
 
     def __post_init__(self) -> None:
         check_range(self, ("hidden_dim",), 1, where="model.")
+        check_sizes(self, ("hidden_dim",), "model.")
         check_range(self, ("dropout", "attention_dropout"), 0, 1, "model.")
 
 

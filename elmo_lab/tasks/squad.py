@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from elmo.config import check_range
+from elmo.config import check_range, check_sizes
 from elmo.errors import InputError
 from elmo.model.affine import Affine
 from elmo.text.batching import check_tokens
@@ -59,6 +59,7 @@ class SquadConfig:
 
     def __post_init__(self) -> None:
         check_range(self, ("hidden_dim", "max_answer", "n_best"), 1, where="model.")
+        check_sizes(self, ("hidden_dim", "max_answer", "n_best"), "model.")
         check_range(self, ("dropout",), 0, 1, "model.")
 
 

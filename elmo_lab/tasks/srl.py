@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from elmo.config import check_range
+from elmo.config import MOST_LAYERS, check_range, check_sizes
 from elmo.errors import InputError
 from elmo.text.batching import check_tokens
 from elmo.text.lines import numbered_lines
@@ -54,6 +54,8 @@ class SrlConfig:
 
     def __post_init__(self) -> None:
         check_range(self, ("n_layers", "hidden_size", "predicate_dim"), 1, where="model.")
+        check_sizes(self, ("hidden_size", "predicate_dim"), "model.")
+        check_sizes(self, ("n_layers",), "model.", MOST_LAYERS)
         check_range(self, ("dropout",), 0, 1, "model.")
 
 

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from elmo.config import check_range
+from elmo.config import check_range, check_sizes
 from elmo.errors import InputError
 from elmo.text.batching import check_tokens
 from elmo.text.records import suffix_of
@@ -66,6 +66,7 @@ class Sst5Config:
 
     def __post_init__(self) -> None:
         check_range(self, ("hidden_dim",), 1, where="model.")
+        check_sizes(self, ("hidden_dim",), "model.")
         check_range(self, ("phrase_tokens",), 0, where="model.")
         check_range(self, ("feed_forward_dropout", "integrator_dropout", "head_dropout"), 0, 1, "model.")
 

@@ -305,8 +305,8 @@ def test_a_dataset_larger_than_what_is_stored_is_refused(tmp_path, compression):
 @pytest.mark.parametrize(
     ("section", "key", "value", "words"),
     [
-        ("lstm", "n_layers", 10**9, "options.json lstm.n_layers 1000000000"),
-        ("char_cnn", "n_highway", 10**9, "options.json char_cnn.n_highway 1000000000"),
+        ("lstm", "n_layers", 10**9, "options.json n_layers 1000000000"),
+        ("char_cnn", "n_highway", 10**9, "options.json n_highway 1000000000"),
         (
             "char_cnn",
             "max_characters_per_token",
