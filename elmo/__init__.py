@@ -126,9 +126,9 @@ def train(
 
     `train` and `heldout` are text files or patterns, and `output` is the folder of the run. `settings` are those of
     `elmo.pretraining.settings.TrainConfig`, such as `epochs=3` or, for a section, `optim={"lr": 1e-3}`; `recipe` is a
-    TOML file with others. With `init_from`, the run starts from a model's weights; with `resume`, from the last
-    checkpoint in `output`. `loggers` get the numbers of the run; they are loggers of Lightning and Fabric, or any
-    objects with `log_metrics(metrics, step)` and `finalize(status)`. `quiet=False` shows progress.
+    TOML file with others, or the name of a packaged one. With `init_from`, the run starts from a model's weights; with
+    `resume`, from the last checkpoint in `output`. `loggers` get the numbers of the run; they are loggers of Lightning
+    and Fabric, or any objects with `log_metrics(metrics, step)` and `finalize(status)`. `quiet=False` shows progress.
     Raises InputError for texts and settings that cannot be used, and for an `output` that holds another run.
     """
     from elmo.pretraining.call import train as run

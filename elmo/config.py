@@ -68,9 +68,9 @@ def from_dict(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
     for key in values:
         if key not in known:
             names = [where + name for name in known]
-            inner = next((name for name in _names(kind, where) if name.rpartition(".")[2] == key), None)
+            inner = next((name for name in _names(kind, where) if name.rpartition(".")[2] == str(key)), None)
             meant = f"; did you mean {inner}?" if inner else did_you_mean(key, known, 0.75, where)
-            raise ConfigError(f"unknown key {where + key!r}{meant or '; known keys: ' + ', '.join(names)}")
+            raise ConfigError(f"unknown key {where + str(key)!r}{meant or '; known keys: ' + ', '.join(names)}")
     for name, field in known.items():
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if required and name not in values:
@@ -107,6 +107,29 @@ def load_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not UTF-8 ({error.reason} at byte {error.start}); convert it to UTF-8") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: not valid TOML ({error}); fix it") from error
+
+
+def find_recipe(name: str, folder: Path = RECIPES) -> Path:
+    """Returns the file of a recipe, which is given as a path or as a name in a package's folder of recipes."""
+    path = Path(name)
+    if path.is_file():
+        if path.suffix != ".toml":
+            raise InputError(
+                f"{name}: a recipe (.toml) is expected here; put patterns of files in quotes, as in"
+                " --train 'corpus/*.txt'"
+            )
+        return path
+    return packaged_recipe(name, folder)
+
+
+def packaged_recipe(name: str, folder: Path = RECIPES) -> Path:
+    """Returns the file of the recipe `name` in a package's folder of recipes."""
+    packaged = folder / f"{name.removesuffix('.toml')}.toml"
+    if packaged.is_file():
+        return packaged
+    names = sorted(recipe.stem for recipe in folder.glob("*.toml"))
+    meant = did_you_mean(name, names)
+    raise FileNotFoundError(f"{name}: no such file, and not a packaged recipe (available: {', '.join(names)}){meant}")
 
 
 def to_toml(values: Mapping[str, Any], comments: Mapping[str, Sequence[str]], where: str = "") -> str:

@@ -1,7 +1,12 @@
-"""Errors that the command line prints as one line."""
+"""Errors that the command line prints as one line, and checks of single values."""
 
+import os
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from numbers import Integral
+from pathlib import Path
+from typing import Any
 
 
 class InputError(ValueError):
@@ -29,8 +34,43 @@ def did_you_mean(name: str, known: Iterable[str], least: float = 0.6, where: str
 
     `where`, such as the section of a key, is shown before the name.
     """
-    close = get_close_matches(name.lower(), list(known), 1, least)
+    close = get_close_matches(str(name).lower(), list(known), 1, least)
     return f"; did you mean {where}{close[0]}?" if close else ""
+
+
+def shown(value: object, most: int = 60) -> str:
+    """Returns a value as an error shows it: on one line, of at most `most` characters."""
+    text = re.sub(r"\s*\n\s*", " ", repr(value))
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
+    """Raises InputError if an option's value is none of the names that it can have."""
+    names = list(choices)
+    if not isinstance(value, str) or value not in names:
+        meant = did_you_mean(str(value), names)
+        raise InputError(f"{name} is {shown(value)}; one of {', '.join(names)} is expected{meant}")
+
+
+def check_whole(name: str, value: Any, least: int = 1) -> None:
+    """Raises InputError unless a value is a whole number from `least` on that 64 bits hold; True and False are none."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= int(value) < 2**63:
+        raise InputError(f"{name} is {shown(value)}; a whole number of at least {least} is expected")
+
+
+def path_of(name: str, value: Any) -> Path:
+    """Returns a path that is given as a string or as a path. Raises InputError for anything else."""
+    if not isinstance(value, str | os.PathLike) or isinstance(os.fspath(value), bytes):
+        kind = type(value).__name__
+        raise InputError(f"{name} is {shown(value)}, of the type {kind}; a path is expected, as a string or Path")
+    text = os.fspath(value)
+    try:
+        is_possible = b"\0" not in os.fsencode(text) and text != ""
+    except UnicodeEncodeError:  # half of a surrogate pair
+        is_possible = False
+    if not is_possible:
+        raise InputError(f"{name} is {text!r}, which cannot be a path; give another")
+    return Path(value)
 
 
 def in_one_line(error: BaseException) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo import config as configs
-from elmo.cli.settings import find_recipe
+from elmo.config import find_recipe
 from elmo_lab import RECIPES, record
 from elmo_lab.probes import ablate, efficiency
 from elmo_lab.tasks import task as tasks

@@ -20,7 +20,6 @@ from elmo.cli.arguments import (
 )
 from elmo.cli.settings import (
     add_settings,
-    find_recipe,
     only_shows,
     recipe_and_overrides,
     require,
@@ -145,7 +144,7 @@ def _train_values(arguments: argparse.Namespace, resume: bool) -> tuple[dict[str
         flags["text"] = {"tokens": "whitespace", "sentences": "line"}
     if arguments.lines:
         flags["text"] = {"sentences": "line"}
-    given = config.combined({} if recipe is None else config.load_toml(find_recipe(recipe)), flags, overrides)
+    given = config.combined({} if recipe is None else config.load_toml(config.find_recipe(recipe)), flags, overrides)
     record = None
     if resume:
         if "output" not in given:

@@ -161,28 +161,6 @@ def setting_comments(settings: Sequence[Setting]) -> dict[str, list[str]]:
     return found
 
 
-def find_recipe(name: str, folder: Path = config.RECIPES) -> Path:
-    """Returns the file of a recipe, which is given as a path or as a name in a package's folder of recipes."""
-    path = Path(name)
-    if path.is_file():
-        if path.suffix != ".toml":
-            raise InputError(
-                f"{name}: a recipe (.toml) is expected here; put patterns of files in quotes, as in"
-                " --train 'corpus/*.txt'"
-            )
-        return path
-    return packaged_recipe(name, folder)
-
-
-def packaged_recipe(name: str, folder: Path = config.RECIPES) -> Path:
-    """Returns the file of the recipe `name` in a package's folder of recipes."""
-    packaged = folder / f"{name.removesuffix('.toml')}.toml"
-    if packaged.is_file():
-        return packaged
-    names = ", ".join(sorted(recipe.stem for recipe in folder.glob("*.toml")))
-    raise FileNotFoundError(f"{name}: no such file, and not a packaged recipe (available: {names})")
-
-
 def recipe_and_overrides(arguments: argparse.Namespace) -> tuple[str | None, list[str]]:
     """Returns the recipe and the overrides; without a recipe, argparse puts the first override in its place."""
     if arguments.recipe is not None and "=" in arguments.recipe:

@@ -5,12 +5,14 @@
 - A policy, "reset", "echo", "carry" or "warm", sets the LSTM state before a sentence.
 """
 
+import math
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from inspect import signature
 from itertools import islice
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast, get_args, overload
 
@@ -22,16 +24,17 @@ from elmo.embedding.graphs import GraphReader
 from elmo.embedding.layers import Layers, Selection, keeps_layers, layer_selector
 from elmo.embedding.pooling import Pool, vector_shaper
 from elmo.embedding.reading import read_independent, read_sentences
-from elmo.embedding.returned import Returned, cosine_similarities, returned_vectors
+from elmo.embedding.returned import Returned, cosine_similarities, given_vectors, returned_vectors
 from elmo.embedding.texts import SplitText, TextVectors, embed_texts, split_texts, told_apart
 from elmo.embedding.words import WordVectors, word_encoder
-from elmo.errors import InputError, did_you_mean
+from elmo.errors import InputError, check_choice, check_whole, did_you_mean, shown
 from elmo.forking import renew_at_fork
 from elmo.machine import usable_device
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig
 from elmo.terminal import Counter
-from elmo.text.batching import by_length, check_sentences, pair_results
+from elmo.text.batching import by_length, pair_results
+from elmo.text.given import TEXTS, check_outer, check_sentences
 from elmo.text.lexicon import Lexicon
 from elmo.text.tokenizer import TextConfig, Tokenizer, text_of
 from elmo.text.vocabulary import Vocabulary
@@ -124,18 +127,23 @@ class Embedder:
         between: Callable[[], object] | None = None,
         numbers: Numbers = "float32",
     ) -> None:
-        _check_choice("numbers", numbers, get_args(Numbers))
-        _check_choice("state", state, get_args(StatePolicy))
-        _check_choice("precision", precision, get_args(ops.Precision))
-        self.device = usable_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        check_choice("numbers", numbers, get_args(Numbers))
+        check_choice("state", state, get_args(StatePolicy))
+        check_choice("precision", precision, get_args(ops.Precision))
+        if between is not None and not callable(between):
+            raise InputError(f"between is {shown(between)}; a function without arguments is expected")
+        if isinstance(warm_text, str):
+            warm_text = [warm_text]
+        for sentence in check_outer(warm_text, f"warm_text: {TEXTS}"):
+            if not isinstance(sentence, str):
+                raise InputError(f"warm_text has {shown(sentence)}; texts with spaces between tokens are expected")
+        default = "cuda" if torch.cuda.is_available() else "cpu"
+        self.device = usable_device(default if device is None else device)
         on_cpu = self.device.type == "cpu"
-        if memory is None:
-            memory = MEMORY if on_cpu else GPU_MEMORY
-        memory = parse_bytes(memory) if isinstance(memory, str) else memory
-        batch_tokens = tokens_within(memory, bilm.config) if batch_tokens is None else batch_tokens
-        for name, value in (("batch_tokens", batch_tokens), ("batch_size", batch_size)):
-            if value < 1:
-                raise InputError(f"{name} is {value}; at least 1 is expected")
+        in_bytes = (MEMORY if on_cpu else GPU_MEMORY) if memory is None else parse_bytes(memory)
+        batch_tokens = tokens_within(in_bytes, bilm.config) if batch_tokens is None else batch_tokens
+        check_whole("batch_tokens", batch_tokens)
+        check_whole("batch_size", batch_size)
         if precision in ("int8", "int8-weights") and not on_cpu:
             raise InputError(f"precision {precision} is for the CPU, but the device is {self.device}; use bfloat16")
         if bilm.packed_for is not None and not on_cpu:
@@ -170,8 +178,9 @@ class Embedder:
 
         `weights` names the weights of an options file if they are elsewhere.
         """
-        for name in options.keys() - _options():
-            raise TypeError(f"load() has no option {name!r}{did_you_mean(name, _options())}")
+        for name in sorted(options.keys() - _options()):
+            meant = did_you_mean(name, _options()) or f"; it has {', '.join(sorted(_options()))}"
+            raise InputError(f"load() has no option {name!r}{meant}")
         model = formats.load(path, weights)
         bilm, text, vocabulary = model.bilm(), model.text, model.inputs
         del model  # it would keep the released weights alive
@@ -264,10 +273,17 @@ class Embedder:
 
         Raises InputError, with the row, for a text that is missing (None, NaN) or not a text.
         """
+        if getattr(sentences, "ndim", 1) == 0 and isinstance(sentences, np.ndarray):
+            sentences = sentences.item()
         if isinstance(sentences, str):
             found = self.embed([sentences], layers, pool, progress=progress, to=cast(Any, to))
             return found if to == "pandas" else found[0]
+        check_choice("to", to, get_args(Returned))
+        if not (progress is None or isinstance(progress, bool) or callable(progress)):
+            raise InputError(f"progress is {shown(progress)}; True, or a function of (done, total), is expected")
         given: Any = list(sentences) if isinstance(sentences, Iterator) else sentences
+        if to == "pandas" and isinstance(given, list | tuple):  # a frame names the tokens, which are read before
+            given = [list(each) if isinstance(each, Iterator) else each for each in given]
         stream = self.embed_stream(given, layers, pool)
         if progress is not None and progress is not False:
             stream = _followed(stream, len(given) if hasattr(given, "__len__") else None, progress)
@@ -314,10 +330,10 @@ class Embedder:
         """Returns given vectors as they are, and computes those of texts, (D,) or (B, D)."""
         if keeps_layers(layers):
             raise InputError(f"layers is {layers!r}, but a similarity is of one vector each; try 'average' or 'concat'")
-        are_vectors = isinstance(given, np.ndarray | torch.Tensor) and np.asarray(given).dtype.kind in "fiu"
-        if are_vectors or (isinstance(given, list | tuple) and any(isinstance(each, np.ndarray) for each in given)):
-            return np.asarray(given, np.float64)
-        return np.asarray(self.embed(given, layers, pool, to="numpy"))
+        if pool is None:
+            raise InputError("pool is None, but a similarity is of one vector each; try 'mean', or give vectors")
+        vectors = given_vectors(given)
+        return np.asarray(self.embed(given, layers, pool, to="numpy")) if vectors is None else vectors
 
     def _tokenizer(self) -> Tokenizer:
         """This thread's tokenizer. It is made only if there is text, since it imports spaCy."""
@@ -426,11 +442,14 @@ def tokens_within(memory: int, config: BiLMConfig) -> int:
     return min(memory // a_token, MOST_TOKENS)
 
 
-def parse_bytes(text: str) -> int:
+def parse_bytes(size: str | float) -> int:
     """Parses a size: `2GB`, `500 MB`, `64kB`, or a number of bytes."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?", text.strip(), re.IGNORECASE)
+    if isinstance(size, Real) and not isinstance(size, bool) and math.isfinite(size):
+        return int(size)
+    number = r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?"
+    found = re.fullmatch(number, size.strip(), re.IGNORECASE) if isinstance(size, str) else None
     if found is None or len(found[1]) > 20:
-        raise InputError(f"{text[:40]!r} is not a size; give one such as 2GB, 500MB, or a number of bytes")
+        raise InputError(f"{shown(size)} is not a size; give one such as 2GB, 500MB, or a number of bytes")
     return int(float(found[1]) * 1000 ** " KMGT".index(found[2].upper() or " "))
 
 
@@ -446,12 +465,6 @@ def _take_tokens(items: Iterator[Item], tokens: Callable[[Item], Sentence], budg
         if budget <= 0 or characters <= 0:
             break
     return chunk
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        meant = did_you_mean(str(value), choices)
-        raise InputError(f"{name} is {value!r}; one of {', '.join(choices)} is expected{meant}")
 
 
 def _followed(

@@ -14,11 +14,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from elmo.errors import InputError
+from elmo.errors import InputError, did_you_mean, shown
 
 Layers = str | int | Sequence[int] | Sequence[float]
 Selection = Callable[[Float[Tensor, "N B T D"]], Tensor]
 MIX = "mix="
+NAMES = ("all", "average", "sum", "top", "concat")
 CHOICES = (
     "'all', 'average', 'sum', 'top', 'concat', a number from 0 to {last}, a list of such numbers, or a mix: 'mix=' and"
     " {n} weights"
@@ -39,6 +40,7 @@ def parse_layers(text: str) -> Layers:
 
 def written_layers(layers: Layers) -> str:
     """Writes the choice as `parse_layers` reads it. Equal choices give the same text, for records."""
+    layers = _listed(layers)
     if isinstance(layers, str):
         return layers
     if isinstance(layers, int | np.integer):
@@ -48,7 +50,7 @@ def written_layers(layers: Layers) -> str:
 
 def keeps_layers(layers: Layers) -> bool:
     """Returns whether the vectors keep an axis of layers: (N, T, D) instead of (T, D)."""
-    return layers == "all" if isinstance(layers, str) else _are_whole(layers)
+    return layers == "all" if isinstance(layers, str) else _are_whole(_listed(layers))
 
 
 def layer_selector(layers: Layers, n_layers: int) -> Selection:
@@ -59,6 +61,7 @@ def layer_selector(layers: Layers, n_layers: int) -> Selection:
     `elmo.embedding.pooling.vector_shaper` concatenates a whole sentence's layers. The weights of a mix are used as they
     are, neither normalised nor passed through a softmax. Raises InputError for layers that the model does not have.
     """
+    layers = _listed(layers)
     if isinstance(layers, str):
         names: dict[str, Selection] = {
             "all": lambda every: every,
@@ -78,17 +81,25 @@ def layer_selector(layers: Layers, n_layers: int) -> Selection:
     weights = _weights(layers)
     if weights is not None and len(weights) == n_layers:
         if not all(map(math.isfinite, weights)):
-            raise InputError(f"layers is {layers!r}; finite weights are expected")
+            raise InputError(f"layers is {shown(layers)}; finite weights are expected")
         return lambda every: _mixed(every, weights)
     choices = CHOICES.format(last=n_layers - 1, n=n_layers)
-    raise InputError(f"layers is {layers!r}; this model has {n_layers} layers of vectors: {choices} are possible")
+    meant = did_you_mean(layers, NAMES) if isinstance(layers, str) else ""
+    raise InputError(
+        f"layers is {shown(layers)}; this model has {n_layers} layers of vectors: {choices} are possible{meant}"
+    )
+
+
+def _listed(layers: Any) -> Any:
+    """The choice itself; an array or a tensor as a list or a number."""
+    return layers.tolist() if isinstance(layers, np.ndarray | Tensor) else layers
 
 
 def _are_whole(layers: Any) -> bool:
     """Whether `layers` is a list of whole numbers, which are layers, not weights."""
     return (
         isinstance(layers, Sequence)
-        and not isinstance(layers, str)
+        and not isinstance(layers, str | bytes | bytearray)
         and bool(layers)
         and all(isinstance(layer, int | np.integer) and not isinstance(layer, bool) for layer in layers)
     )
@@ -98,7 +109,7 @@ def _weights(layers: Any) -> list[float] | None:
     """The weights of a mix; None if `layers` is not one."""
     if isinstance(layers, str) and layers.startswith(MIX):
         layers = layers.removeprefix(MIX).split(",")
-    elif not isinstance(layers, Sequence) or isinstance(layers, str) or _are_whole(layers):
+    elif not isinstance(layers, Sequence) or isinstance(layers, str | bytes | bytearray) or _are_whole(layers):
         return None
     try:
         return None if any(isinstance(weight, bool) for weight in layers) else [float(weight) for weight in layers]

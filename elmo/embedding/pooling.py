@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from elmo.embedding.layers import Layers
-from elmo.errors import InputError
+from elmo.errors import check_choice
 
 Pool = Literal["mean", "max", "sum"]
 Shaping = Callable[[np.ndarray], np.ndarray]
@@ -18,8 +18,8 @@ Shaping = Callable[[np.ndarray], np.ndarray]
 
 def vector_shaper(layers: Layers, pool: Pool | None = None) -> Shaping:
     """Returns a function that turns a sentence's selected layers, (N, T, D) or (T, D), into what `embed` returns."""
-    if pool is not None and pool not in get_args(Pool):
-        raise InputError(f"pool is {pool!r}; one of {', '.join(get_args(Pool))} is expected, or nothing")
+    if pool is not None:
+        check_choice("pool", pool, get_args(Pool))
     side_by_side = isinstance(layers, str) and layers == "concat"
 
     def shape(vectors: np.ndarray) -> np.ndarray:

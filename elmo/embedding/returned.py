@@ -1,15 +1,17 @@
 """Converts vectors to what the caller of `Embedder.embed` wants: arrays, tensors or a data frame. Computes cosines."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal, get_args
+from numbers import Real
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float
+from torch import Tensor
 
 from elmo.embedding.pooling import Pool
 from elmo.embedding.texts import TextVectors, row_labels
-from elmo.errors import InputError, did_you_mean
+from elmo.errors import InputError, shown
 
 Returned = Literal["numpy", "torch", "pandas"]
 
@@ -21,10 +23,11 @@ def returned_vectors(arrays: Iterable[np.ndarray], given: Any, pool: Pool | None
     if to == "torch":
         tensors = [torch.from_numpy(np.asarray(array)) for array in arrays]
         return tensors if pool is None or not tensors else torch.stack(tensors)
-    if to == "pandas":
+    try:
         return _frame(arrays, given, pool)
-    names = ", ".join(get_args(Returned))
-    raise InputError(f"to is {to!r}; one of {names} is expected{did_you_mean(str(to), get_args(Returned))}")
+    except UnicodeEncodeError as error:
+        half = error.object[error.start : error.end]
+        raise InputError(f"a token has {half!r}, half of a character, which pandas refuses; use to='numpy'") from error
 
 
 def _frame(arrays: Iterable[np.ndarray], given: Any, pool: Pool | None) -> Any:
@@ -69,13 +72,41 @@ def cosine_similarities(a: Float[np.ndarray, "*A D"], b: Float[np.ndarray, "*B D
 
     The cosine of a zero vector with any other is 0.
     """
+    a, b = (each if each.size else each.reshape(0, other.shape[-1]) for each, other in ((a, b), (b, a)))
     if max(a.ndim, b.ndim) > 2 or a.shape[-1] != b.shape[-1]:
         raise InputError(
             f"vectors of the shapes {a.shape} and {b.shape} are given; (D,) or (T, D) with the same D is expected:"
             " choose a layer, or layers='average'"
         )
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        raise InputError("a vector has values that are not finite, such as NaN; leave it out")
     found = _unit(a) @ _unit(b).T
     return float(found) if found.ndim == 0 else found
+
+
+def given_vectors(given: Any) -> Float[np.ndarray, "*A D"] | None:
+    """Returns vectors that a caller gives as arrays, tensors, a column or lists of numbers; None if `given` is text."""
+    first = given
+    while isinstance(first, list | tuple) and len(first):
+        first = first[0]
+    is_real = isinstance(first, Real) and not isinstance(first, bool)
+    kind = getattr(getattr(first, "dtype", None), "kind", None)  # of an array or a column
+    if not is_real and kind not in ("f", "i", "u") and not isinstance(first, Tensor):
+        return None
+    try:
+        found = np.asarray(_plain(given), np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{shown(given)} is given; vectors of numbers, of one size, are expected") from error
+    if not found.ndim:
+        raise InputError(f"the number {shown(given)} is given; a vector or a text is expected")
+    return found
+
+
+def _plain(given: Any) -> Any:
+    """Lists of arrays instead of lists of tensors, whose type, device or gradient NumPy may not know."""
+    if isinstance(given, Tensor):
+        return given.detach().double().cpu().numpy()
+    return [_plain(each) for each in given] if isinstance(given, list | tuple) else given
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

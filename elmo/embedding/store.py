@@ -29,7 +29,7 @@ import numpy as np
 
 from elmo.disk.files import atomic_path, check_output
 from elmo.embedding.store_safetensors import SafetensorsVectors, SafetensorsWriter, as_stored
-from elmo.errors import InputError
+from elmo.errors import InputError, path_of
 from elmo.forking import cached_property, held_elsewhere, renew_at_fork
 from elmo.formats.hdf5 import Hdf5Output
 from elmo.text.characters import is_utf8
@@ -52,7 +52,7 @@ def write_vectors(path: str | Path, dtype: Dtype = "float32", overwrite: bool = 
 
     Raises FileExistsError if `path` exists and `overwrite` is False, and OSError if the disk is full.
     """
-    path = Path(path)
+    path = path_of("the file of vectors", path)
     check_vectors_path(path, overwrite)
     if dtype not in ("float32", "float16"):
         raise InputError(f"dtype is {dtype!r}; float32 or float16 is expected")
@@ -378,7 +378,7 @@ def read_vectors(path: str | Path) -> Iterator[Vectors]:
     Raises InputError if the file is of another kind or truncated. Reading a damaged row raises an error of h5py, numpy,
     pyarrow or safetensors.
     """
-    path = Path(path)
+    path = path_of("the file of vectors", path)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file")
     if path.suffix.lower() not in READERS:

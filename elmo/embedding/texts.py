@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from elmo.embedding.pooling import Shaping
-from elmo.errors import InputError
-from elmo.text.batching import check_outer
+from elmo.errors import InputError, check_whole, did_you_mean, shown
+from elmo.text.given import TEXTS, check_outer, check_sentence, no_text
 from elmo.text.records import Span, text_records
 from elmo.text.tokenizer import Tokenizer
 
 LINE_END = re.compile(r"\r\n|\n|\r")
+ONE_KIND = "give strings alone, or lists of tokens alone, as one call takes one kind"
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,10 @@ class SplitText:
 
     @classmethod
     def of(cls, text: str, tokenizer: Tokenizer) -> "SplitText":
-        """Splits a text as a file with the same lines would be split."""
+        """Splits a text as a file with the same lines would be split. Raises InputError for what is no string."""
+        if not isinstance(text, str):
+            raise no_text(text, "the text", "one string is expected")
+        text = str(text)  # spaCy refuses subclasses of str, such as NumPy's
         tokens: list[str] = []
         spans: list[Span] = []
         known, sentences, begin = True, [], 0
@@ -69,6 +73,10 @@ class SplitText:
     def of_tokens(cls, tokens: Sequence[str]) -> "SplitText":
         """Returns a sentence of these tokens, whose text is unknown."""
         return cls("", tuple(tokens), None, ((0, len(tokens)),) if tokens else ())
+
+
+Text = str | Sequence[str]
+"""A text, which is split into sentences and tokens as the model's training text was, or the tokens of a sentence."""
 
 
 class TextVectors(np.ndarray):
@@ -116,13 +124,15 @@ class TextVectors(np.ndarray):
         """
         if self.is_pooled:
             raise InputError("the tokens are pooled into one vector; embed the text without pool to have each word's")
+        if not isinstance(word, str):
+            raise InputError(f"the word is {shown(word)}; a token is expected, as a string")
+        check_whole("occurrence", occurrence, -len(self.tokens))
         places = [place for place, token in enumerate(self.tokens) if token == word]
+        if not places:
+            meant = did_you_mean(word, self.tokens)
+            raise InputError(f"{word!r} is not among the tokens, {shown(' '.join(self.tokens), 80)}{meant}")
         if not -len(places) <= occurrence < len(places):
-            times = f"{len(places)} times" if places else "not"
-            raise InputError(
-                f"{word!r} occurs {times} among the tokens {' '.join(self.tokens)[:80]!r}; give one of them, spelled as"
-                " it is there"
-            )
+            raise InputError(f"occurrence is {occurrence}; {word!r} is {len(places)} times among the tokens, from 0 on")
         return self.view(np.ndarray)[..., places[occurrence], :]
 
     def __array_finalize__(self, source: Any) -> None:
@@ -154,16 +164,12 @@ def told_apart(given: Any) -> tuple[bool, Iterator[Any]]:
     Strings are texts, and so are texts that are already split; anything else is a sentence, given as its tokens.
     Raises InputError if `given` has no order or is a table, and if its first item is neither.
     """
-    if hasattr(given, "iloc") and getattr(given, "ndim", 1) != 1:
-        raise InputError("a table is given; name one of its columns, such as frame['text']")
-    if not isinstance(given, Iterable):
-        raise InputError(f"{given!r} is a {type(given).__name__}; a text, or a list of texts, is expected")
-    check_outer(given)
+    check_outer(given, f"a text, or {TEXTS}")
     _warn_of_tokens(given)
     rows = iter(given)
     for first in rows:
-        if not isinstance(first, str | SplitText | Iterable):
-            raise _no_text(first, 0, given)
+        if isinstance(first, bytes | bytearray) or not isinstance(first, str | SplitText | Iterable):
+            raise no_text(first, _place(0, given), ONE_KIND)
         return isinstance(first, str | SplitText), chain([first], rows)
     return False, rows
 
@@ -174,9 +180,9 @@ def split_texts(rows: Iterable[Any], given: Any, tokenizer: Callable[[], Tokeniz
         if isinstance(text, SplitText):
             yield text
         elif isinstance(text, str):
-            yield SplitText.of(str(text), tokenizer())  # spaCy refuses subclasses of str, such as NumPy's
+            yield SplitText.of(text, tokenizer())
         else:
-            raise _no_text(text, number, given)
+            raise no_text(text, _place(number, given), ONE_KIND)
 
 
 def row_labels(given: Any) -> Any:
@@ -184,17 +190,28 @@ def row_labels(given: Any) -> Any:
     return given.index if hasattr(given, "iloc") else None
 
 
-def _no_text(value: Any, number: int, given: Any) -> InputError:
+def texts_and_tokens(given: Any) -> list[Text]:
+    """Returns texts, or sentences as tokens, which may be mixed, as a list. The tokens are lists.
+
+    Raises InputError for a string, whose letters would be texts, and, with its row, for an item that is neither.
+    """
+    if getattr(given, "ndim", 1) > 1:
+        raise InputError("texts in one dimension are expected, such as a list or a column: frame['text']")
+    found: list[Text] = []
+    for row, text in enumerate(check_outer(given, TEXTS)):
+        if isinstance(text, str):
+            found.append(text)
+        elif isinstance(text, Iterable) and not isinstance(text, bytes | bytearray):
+            found.append(check_sentence(text, row))
+        else:
+            raise no_text(text, _place(row, given), "a string or a list of tokens is expected")
+    return found
+
+
+def _place(number: int, given: Any) -> str:
+    """The name of a text for errors, with its row in a column of pandas."""
     labels = row_labels(given)
-    where = f"text {number}" if labels is None else f"text {number} (row {str(labels[number])!r} of the column)"
-    is_missing = value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
-    if is_missing:
-        return InputError(f"{where} is missing ({value}); leave it out, as column.dropna() does, or give '' instead")
-    kind = "tokens" if isinstance(value, Iterable) else f"a {type(value).__name__}"
-    return InputError(
-        f"{where} is {kind}, {str(value)[:40]!r}; give strings alone, or lists of tokens alone, as one call takes one"
-        " kind"
-    )
+    return f"text {number}" if labels is None else f"text {number} (row {str(labels[number])!r} of the column)"
 
 
 def _warn_of_tokens(given: Any) -> None:

@@ -4,13 +4,14 @@ Each format is a module with the same functions: `recognizes`, `describe`, `load
 imported when the formats before it do not recognize a path: the native one needs neither h5py nor numpy.
 """
 
+import os
 import re
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from elmo.errors import InputError
+from elmo.errors import InputError, path_of, shown
 from elmo.formats import cache, native, packages, published
 from elmo.formats.files import file_on_disk, is_archive, list_files, refuse_known
 from elmo.formats.stored import Description as Description
@@ -32,6 +33,8 @@ REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 TRAINED = "model"
 """The model's folder inside a training run."""
 DEFAULT_MODEL = "english-base"
+LONGEST_NAME = 255
+"""The most bytes of a file's name on common systems."""
 
 
 def load(path: str | Path | None = None, weights: str | Path | None = None) -> Model:
@@ -62,7 +65,9 @@ def find(path: str | Path | None = None) -> Path:
     """
     if _is_default(path):  # the name wins over a file or folder of that name in the working directory
         return packages.ASSETS / DEFAULT_MODEL
-    name = str(path)
+    name = str(path_of("the model", path))
+    if len(os.fsencode(Path(name).name)) > LONGEST_NAME:
+        raise FileNotFoundError(f"{shown(name)}: no file has so long a name; give the path or the name of a model")
     if native.recognizes(Path(name) / TRAINED):
         return Path(name) / TRAINED
     if Path(name).exists():
@@ -81,6 +86,7 @@ def find(path: str | Path | None = None) -> Path:
     here = [*packages.packaged_names(), *packages.installed_packages()]
     names = ", ".join(here) or "none"
     meant = published.did_you_mean(name, ["default", *here, *packages.OWN])
+    name = name if name.isprintable() else shown(name)
     raise FileNotFoundError(
         f"{name}: no such file or folder, and not a packaged model ({names}) or a published one (elmo models){meant}"
     )

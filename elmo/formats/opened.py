@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from elmo import formats
@@ -36,7 +37,7 @@ def is_bilm(card: Mapping[str, Any]) -> bool:
     return "translation" not in card
 
 
-def open_model(name: str) -> OpenedModel:
+def open_model(name: str | Path | None) -> OpenedModel:
     """Opens the biLM with this path or name. Raises the errors of `elmo.formats.load`."""
     model = formats.load(name)
     return OpenedModel(formats.recorded_name(name), model, content_hash(model))

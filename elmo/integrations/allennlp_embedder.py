@@ -18,7 +18,8 @@ from elmo.formats.hdf5 import Hdf5Output
 from elmo.integrations.allennlp_bilm import PathLike, _ElmoBiLm, without_boundaries
 from elmo.integrations.originals import StatePolicy, missing_name_line, public_names
 from elmo.machine import usable_device
-from elmo.text.batching import batch_to_ids, token_lists
+from elmo.text.batching import batch_to_ids
+from elmo.text.given import token_lists
 
 ADDRESS = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/2x4096_512_2048cnn_2xhighway"
 DEFAULT_OPTIONS_FILE = f"{ADDRESS}/elmo_2x4096_512_2048cnn_2xhighway_options.json"

@@ -16,7 +16,7 @@ from elmo.embedding.layers import Layers
 from elmo.errors import InputError
 from elmo.integrations.originals import StatePolicy, chosen_state, missing_name_line, public_names
 from elmo.model.bilm import BiLM
-from elmo.text.batching import token_lists
+from elmo.text.given import token_lists
 from elmo.text.lexicon import Lexicon
 
 

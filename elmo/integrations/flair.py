@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from elmo.embedding.texts import SplitText
-from elmo.errors import InputError
+from elmo.errors import InputError, shown
 from elmo.formats import native
 from elmo.integrations.reader import Reader
 from elmo.integrations.token_vectors import TokenVectors
+from elmo.text.given import check_outer
 
 try:
     import flair
@@ -16,6 +17,8 @@ try:
     from flair.embeddings.base import TokenEmbeddings, register_embeddings
 except ImportError as error:  # pragma: no cover
     raise InputError(f"ElmoEmbeddings needs Flair ({error}): pip install flair") from error
+
+SENTENCES = "Flair embeds its own sentences: Sentence(text), or a list of them, is expected"
 
 
 @register_embeddings
@@ -43,10 +46,19 @@ class ElmoEmbeddings(TokenEmbeddings):
     ) -> None:
         super().__init__()
         self.name = name
-        self.vectors = TokenVectors(Reader(str(model)), layers, frozen, precision)
+        self.vectors = TokenVectors(Reader(model), layers, frozen, precision)
         self.static_embeddings = not self.vectors.learns
         self.to(flair.device)
         self.eval()
+
+    def embed(self, data_points: Any) -> Any:
+        """Gives every token of a `Sentence`, or of a list of them, its vector. Raises InputError for anything else."""
+        is_one = isinstance(data_points, Sentence)
+        given = [data_points] if is_one else list(check_outer(data_points, SENTENCES))
+        for sentence in given:
+            if not isinstance(sentence, Sentence):
+                raise InputError(f"{shown(sentence)} is given; {SENTENCES}")
+        return super().embed(given)
 
     @property
     def embedding_length(self) -> int:

@@ -10,9 +10,10 @@ from typing import Any, Self
 import torch
 
 from elmo.disk.files import atomic_path
+from elmo.embedding.texts import texts_and_tokens
 from elmo.errors import InputError
 from elmo.formats import native
-from elmo.integrations.reader import Reader, check_texts
+from elmo.integrations.reader import Reader
 from elmo.integrations.token_vectors import TokenVectors
 
 try:
@@ -45,7 +46,7 @@ class Elmo(InputModule):
         self.layers = layers
         self.frozen = frozen
         self.precision = precision
-        self._reader = Reader(str(model))
+        self._reader = Reader(model)
         self.tokenizer: Any = self._reader  # the library's trainer needs one
         self.vectors = TokenVectors(self._reader, layers, frozen, precision)
 
@@ -55,7 +56,9 @@ class Elmo(InputModule):
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
         """Returns the tokens and a mask that is 1 at each; an empty text has one token with a zero vector."""
-        texts = [self._reader.split(text) for text in check_texts(inputs)]
+        texts = [self._reader.split(text) for text in texts_and_tokens(inputs)]
+        if not texts:
+            raise InputError("no texts are given; a batch has at least one")
         lengths = torch.tensor([max(1, len(text.tokens)) for text in texts])  # a maximum needs at least one
         mask = (torch.arange(int(lengths.max())) < lengths[:, None]).long()
         return {"texts": texts, "input_ids": mask, "attention_mask": mask}

@@ -15,7 +15,7 @@ from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.integrations.originals import StatePolicy, chosen_state, missing_name_line, public_names
 from elmo.pretraining.scoring import Scorer
-from elmo.text.batching import check_outer, token_lists
+from elmo.text.given import SENTENCES, check_outer, token_lists
 
 CHOICES = ("average", "top", "all")
 
@@ -95,7 +95,7 @@ class ElmoModel:
         if self._scorer is None:
             self._loaded  # noqa: B018  (raises an error if no model is loaded)
             self._scorer = Scorer(formats.load(self._directory))
-        lists = token_lists(text.split() if isinstance(text, str) else text for text in check_outer(data))
+        lists = token_lists(text.split() if isinstance(text, str) else text for text in check_outer(data, SENTENCES))
         return [self._substitutes(self._scorer, sentence, topn) for sentence in lists]
 
     def _substitutes(self, scorer: Scorer, sentence: list[str], topn: int) -> list[dict[str, Any]]:

@@ -12,9 +12,9 @@ from jaxtyping import Float
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import Layers, keeps_layers, layer_selector
 from elmo.embedding.pooling import Pool, pool_tokens, vector_shaper
-from elmo.embedding.texts import SplitText
+from elmo.embedding.texts import SplitText, texts_and_tokens
 from elmo.errors import InputError
-from elmo.integrations.reader import Reader, check_texts
+from elmo.integrations.reader import Reader
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -59,7 +59,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
         Raises ValueError if the model lacks the layers, and for a string instead of a list of texts.
         """
-        check_texts(X)
+        texts_and_tokens(X)
         _, embedder = self._loaded()
         self._check(embedder)
         side_by_side = isinstance(self.layers, str) and self.layers == "concat"
@@ -75,7 +75,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         check_is_fitted(self)
         reader, embedder = self._loaded()
         self._check(embedder)  # set_params may have changed the parameters
-        texts = [reader.split(text) for text in check_texts(X)]
+        texts = [reader.split(text) for text in texts_and_tokens(X)]
         mixed = self.layers not in ("top", "concat") and not isinstance(self.layers, int)
         layers: Layers = self.layers if self.pool == "max" and mixed else "all"
         compute: Any = check_memory(self.memory).cache(_pooled, ignore=["embedder"])
@@ -114,7 +114,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         asked = str(self.model), self.precision, self.device
         held: tuple[Any, tuple[Reader, Embedder]] | None = getattr(self, "_held", None)
         if held is None or held[0] != asked:
-            reader = Reader(str(self.model))
+            reader = Reader(self.model)
             embedder = reader.embedder(self.precision, self.device, release=True)
             held = asked, (reader, embedder)
             self._held = held

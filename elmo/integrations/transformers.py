@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.config import from_dict, to_dict
-from elmo.errors import InputError
+from elmo.errors import InputError, shown
 from elmo.formats import Mix, Model, native
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig
@@ -148,6 +148,8 @@ class ElmoModel(PreTrainedModel):
     def _layers(self, input_ids: Tensor, as_tuple: bool | None) -> tuple[Tensor, tuple[Tensor, ...] | None]:
         """Returns all layers (N, B, T, D), and if requested, the same layers as a tuple for transformers."""
         size = self.config.bilm.ids_per_token
+        if not isinstance(input_ids, Tensor):
+            raise InputError(f"input_ids is {shown(input_ids)}; a tensor is expected, as from ElmoTokenizer")
         if input_ids.ndim != 3 or input_ids.shape[-1] != size:
             raise InputError(
                 f"input_ids has shape {tuple(input_ids.shape)}; (B, T, {size}) is expected, as from ElmoTokenizer"

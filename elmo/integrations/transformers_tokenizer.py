@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from elmo.errors import InputError
 from elmo.formats import native
-from elmo.text.batching import check_tokens, to_batch
+from elmo.text.batching import to_batch
+from elmo.text.given import check_tokens
 from elmo.text.marks import BOS, EOS
 from elmo.text.tokenizer import WHITESPACE, Tokenizer
 

@@ -7,13 +7,14 @@
 
 import copy
 import warnings
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from elmo import ops
-from elmo.errors import InputError
+from elmo.errors import InputError, shown
 from elmo.model.char_cnn import CharCnn, PackedCharCnn
 from elmo.model.config import BiLMConfig
 from elmo.model.lstm import BiLstmLayer, PackedBiLstmLayer
@@ -85,7 +86,9 @@ class BiLM(nn.Module):
             return torch.compiler.disable(self._forward)(batch, state)  # type: ignore[call-arg]
         return self._forward(batch, state)
 
-    def _forward(self, batch: Batch, state: LstmState | None) -> BiLMOutput:
+    def _forward(self, batch: Any, state: LstmState | None) -> BiLMOutput:
+        if not isinstance(batch, Batch):
+            raise InputError(f"the batch is {shown(batch)}; elmo.to_batch(sentences) makes one")
         rows, steps, characters = batch.char_ids.shape
         if characters != (expected := self.config.ids_per_token):
             options = expected if self.config.char_cnn is not None else "vocabulary=model.inputs"

@@ -3,7 +3,7 @@
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from elmo.errors import InputError
+from elmo.errors import InputError, check_whole, shown
 from elmo.model.bilm import BiLM
 from elmo.model.scalar_mix import ScalarMix
 from elmo.types import Batch, LstmState
@@ -20,9 +20,8 @@ class Elmo(nn.Module):
     ) -> None:
         super().__init__()
         if not isinstance(bilm, BiLM):
-            raise TypeError(
-                f"the biLM is {bilm!r}; of a model by its path elmo.formats.load(path).elmo() makes an Elmo"
-            )
+            raise InputError(f"the biLM is {shown(bilm)}; elmo.formats.load(path).elmo() makes an Elmo of a model")
+        check_whole("n_mixes", n_mixes)
         if not frozen and bilm.packed_for is not None:
             raise InputError(
                 "the biLM cannot be trained: it was packed for embedding; take"
@@ -38,8 +37,6 @@ class Elmo(nn.Module):
         self, batch: Batch, state: LstmState | None = None
     ) -> tuple[list[Float[Tensor, "B T D"]], Bool[Tensor, "B T"]]:
         """Returns the k mixes, including the boundaries `<S>` and `</S>`, and the mask of real tokens."""
-        if not isinstance(batch, Batch):
-            raise TypeError(f"the batch is of {type(batch).__name__}; elmo.to_batch(sentences) makes one")
         output = self.bilm(batch, state)
         return [self.dropout(mix(output.layers, output.mask)) for mix in self.mixes], output.mask
 

@@ -7,11 +7,14 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from elmo.errors import check_whole
+
 
 class ScalarMix(nn.Module):
     """A learned mix of `n_layers` layers."""
 
     def __init__(self, n_layers: int, layer_norm: bool = False) -> None:
+        check_whole("n_layers", n_layers)
         super().__init__()
         self.layer_norm = layer_norm
         self.scalars = nn.Parameter(torch.zeros(n_layers))

@@ -23,8 +23,8 @@ from elmo.model.bilm import BiLM, reading_backwards, reorder
 from elmo.model.lm_head import log_uniform
 from elmo.ops.packed_softmax import PackedSoftmax
 from elmo.pretraining.perplexity import softmax_of
-from elmo.text.batching import check_tokens
 from elmo.text.characters import encode_words
+from elmo.text.given import check_tokens
 from elmo.text.marks import BOS, EOS
 from elmo.text.normalization import respell_before, respell_function
 

@@ -20,15 +20,15 @@ from elmo import config as configs
 from elmo.disk.files import PARTIAL, check_output, is_unfinished, move_into_place, remove
 from elmo.disk.run import check_same, lock_folder
 from elmo.embedding.embedder import Embedder
-from elmo.errors import InputError
+from elmo.errors import InputError, check_whole, path_of, shown
 from elmo.search import index_tables as tables
 from elmo.search.index_record import RECORD, IndexRecord, read_record, write_record
 from elmo.search.index_tables import Step
-from elmo.search.nearest import Neighbor, even_places, unit_vectors
+from elmo.search.nearest import Neighbor, even_places, layer_numbers, unit_vectors
 from elmo.text import corpus
 from elmo.text.batching import in_parts
 from elmo.text.characters import is_utf8
-from elmo.text.records import Place, TextRecord, as_record
+from elmo.text.records import Place, TextRecord, as_records
 
 FILES = RECORD, f"{tables.OCCURRENCES}.lance", f"{tables.SENTENCES}.lance"
 PART = ".part"
@@ -57,10 +57,7 @@ Use = tuple[tuple[str, ...], int, Place]
 
 def layers_of(embedder: Embedder, layers: Iterable[int]) -> tuple[int, ...]:
     """Returns layer numbers from 0, each once, in order; -1 is the top. Raises InputError for an unknown layer."""
-    for layer in layers:
-        if not -embedder.n_layers <= layer < embedder.n_layers:
-            raise InputError(f"layer is {layer}; the model has layers 0 to {embedder.n_layers - 1}")
-    return tuple(sorted({layer % embedder.n_layers for layer in layers}))
+    return tuple(sorted({layer % embedder.n_layers for layer in layer_numbers(layers, embedder.n_layers)}))
 
 
 def build_index(
@@ -108,7 +105,7 @@ def _built(
     step: Step,
 ) -> IndexRecord:
     """Builds the rest of the index in `part`."""
-    left = islice(_limited(map(as_record, sentences), record.limit), record.sentences, None)
+    left = islice(_limited(as_records(sentences), record.limit), record.sentences, None)
     with _writing(part):
         both = tables.open_tables(tables.import_lancedb().connect(str(part)), record, embedder.dim)
         for table in both:
@@ -139,9 +136,9 @@ def _built(
 class Index:
     """A finished index, for searching."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: str | Path) -> None:
         """Opens the index in `folder`. Raises InputError if there is none, or if it is damaged."""
-        self.folder = folder
+        folder = self.folder = path_of("the index", folder)
         self.record = read_record(folder)
         _check_name(folder.resolve(), "rename it")
         with self._errors():
@@ -159,9 +156,9 @@ class Index:
         """Returns the number of a stored layer; None and -1 are the highest. Raises InputError for others."""
         kept = self.record.layers
         found = kept[-1] if layer in (None, -1) else layer
-        if found not in kept:
+        if isinstance(found, bool) or found not in kept:
             raise InputError(
-                f"{self.folder}: layer is {layer}; the index has layers {', '.join(map(str, kept))}; build one"
+                f"{self.folder}: layer is {shown(layer)}; the index has layers {', '.join(map(str, kept))}; build one"
                 " with that layer"
             )
         return found
@@ -216,8 +213,9 @@ class Index:
         position) is never one. With `exact` every candidate is compared, however many there are. Raises InputError if
         `k` or the layer is invalid or the index is damaged.
         """
-        if k < 1:
-            raise InputError(f"k is {k}; at least 1 neighbour is expected")
+        check_whole("k", k)
+        if not isinstance(query, Query):
+            raise InputError(f"the query is {shown(query)}; a Query is expected, as index.occurrences(word, layer) has")
         where = tables.is_word(query.sentence[query.index]) if same_word else None
         with self._errors():
             candidates = self._occurrences.count_rows(where)

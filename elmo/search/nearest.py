@@ -7,9 +7,10 @@
 - `static_neighbors` finds the nearest words by static vectors, which know no context, for comparison.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from elmo.embedding.embedder import Embedder
-from elmo.errors import InputError
-from elmo.text.records import Place, TextRecord, as_record
+from elmo.errors import InputError, check_whole, shown
+from elmo.text.given import check_outer, check_sentence
+from elmo.text.records import Place, TextRecord, as_records
 from elmo.text.tokenizer import split_at_spaces
 from elmo.text.word_vectors import read_entries
 
@@ -106,10 +108,12 @@ def search(
     The text is read once for all layers and queries. `progress` is called with the number of sentences so far. Raises
     InputError if there is no query, or no such layer or token.
     """
+    check_whole("k", k)
+    layers = layer_numbers(layers, embedder.n_layers)
     sought = query_vectors(embedder, queries, layers)
     words = {sentence[index] for sentence, index in queries} if same_word else None
     best = [[QueryResult([], 0) for _ in queries] for _ in layers]
-    for chunk in _chunks(enumerate(map(as_record, sentences)), words):
+    for chunk in _chunks(enumerate(as_records(sentences)), words):
         embedded = embedder.embed([record.tokens for _, record in chunk], layers="all")
         places = [
             (number, t, tokens, record)
@@ -176,18 +180,32 @@ def query_vectors(
     embedder: Embedder, queries: Sequence[tuple[Sequence[str], int]], layers: Sequence[int]
 ) -> Float[np.ndarray, "L Q D"]:
     """Returns the unit vectors of the tokens of Q queries at L layers. Raises InputError as `search` does."""
-    for sentence, index in queries:
-        if not 0 <= index < len(sentence):
+    for number, query in enumerate(check_outer(queries, "a list of queries is expected, each (tokens, index)")):
+        if not isinstance(query, list | tuple) or len(query) != 2:
+            raise InputError(f"query {number} is {shown(query)}; its tokens and the index of one of them are expected")
+        sentence, index = check_sentence(query[0], number), query[1]
+        check_whole("token index", index, 0)
+        if index >= len(sentence):
             raise InputError(f"token index is {index}; the query has {len(sentence)} tokens, counted from 0")
     if not queries:
         raise InputError("no query; give at least one sentence and the index of a token in it")
     embedded = embedder.embed([list(sentence) for sentence, _ in queries], layers="all")
-    there = len(embedded[0])
-    for layer in layers:
-        if not -there <= layer < there:
-            raise InputError(f"layer is {layer}; the model has layers 0 to {there - 1}")
-    vectors = [array[list(layers), index] for array, (_, index) in zip(embedded, queries, strict=True)]
+    layers = layer_numbers(layers, embedder.n_layers)
+    vectors = [array[layers, index] for array, (_, index) in zip(embedded, queries, strict=True)]
     return unit_vectors(np.stack(vectors, axis=1))
+
+
+def layer_numbers(layers: int | Iterable[int], n_layers: int) -> list[int]:
+    """Returns the numbers of layers, or of one layer, as a list; -1 is the top. Raises InputError for any other."""
+    given: Any = layers
+    chosen = [given] if isinstance(given, Integral) else given
+    expected = f"the model has layers 0 to {n_layers - 1}, and -1 is the top"
+    if isinstance(chosen, str | Mapping | Set) or not isinstance(chosen, Iterable) or not (chosen := list(chosen)):
+        raise InputError(f"layers is {shown(layers)}; {expected}")
+    for layer in chosen:
+        if isinstance(layer, bool) or not isinstance(layer, Integral) or not -n_layers <= int(layer) < n_layers:
+            raise InputError(f"layer is {shown(layer)}; {expected}")
+    return [int(layer) for layer in chosen]
 
 
 def in_context(sentence: Sequence[str], index: int, width: int = 50) -> str:

@@ -10,8 +10,9 @@ from jaxtyping import Float
 
 from elmo.disk import figure as figure_file
 from elmo.embedding.embedder import Embedder
-from elmo.errors import InputError
-from elmo.search.nearest import even_places, in_context, query_vectors
+from elmo.embedding.texts import texts_and_tokens
+from elmo.errors import InputError, did_you_mean, shown
+from elmo.search.nearest import even_places, in_context, layer_numbers, query_vectors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,16 +54,20 @@ def plot(
 ) -> "Figure":
     """Draws all uses of `word`; see `elmo.plot`."""
     embedder = model if isinstance(model, Embedder) else Embedder.load(model)
-    layers = [0, embedder.n_layers - 1] if layers is None else list(layers)
-    given = [sentences] if isinstance(sentences, str) else list(sentences)
+    chosen = layer_numbers([0, embedder.n_layers - 1] if layers is None else layers, embedder.n_layers)
+    if not isinstance(word, str):
+        raise InputError(f"the word is {shown(word)}; a string is expected")
     found: list[tuple[Sequence[str], int]] = []
-    for each in given:
+    tokens: set[str] = set()
+    for each in texts_and_tokens([sentences] if isinstance(sentences, str) else sentences):
         for sentence in embedder.split(each) if isinstance(each, str) else [list(each)]:
             found += [(sentence, place) for place, token in enumerate(sentence) if token == word]
+            tokens.update(sentence)
     if len(found) < 2:
-        raise InputError(f"{word!r} occurs {len(found)} times in the sentences, spelled so; a picture needs two uses")
+        meant = "" if found else did_you_mean(word, tokens)
+        raise InputError(f"{shown(word)} occurs {len(found)} times in the sentences; a picture needs two uses{meant}")
     found = [found[number] for number in even_places(len(found), MOST_USES)]
-    return draw(of_uses(found, query_vectors(embedder, found, layers), layers), f"{len(found)} uses of {word}")
+    return draw(of_uses(found, query_vectors(embedder, found, chosen), chosen), f"{len(found)} uses of {word}")
 
 
 def of_uses(

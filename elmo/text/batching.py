@@ -5,9 +5,8 @@
 - `batch_to_ids` adds no boundaries; it has AllenNLP's name and layout.
 """
 
-import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,8 +15,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from elmo.errors import InputError
 from elmo.text.characters import encode_words
+from elmo.text.given import token_lists
 from elmo.text.lexicon import Lexicon
 from elmo.text.marks import BOS, EOS
 from elmo.text.normalization import respell_before
@@ -27,8 +26,6 @@ from elmo.types import Batch
 S = TypeVar("S", bound=Sequence[str])
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-SPLIT = "elmo.load().split(text) has those of each sentence of a text"
-"""Words for errors: where tokens come from. Splitting at white space would leave a word and its full stop together."""
 
 
 def to_batch(
@@ -66,35 +63,6 @@ def by_length(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
     return batches
 
 
-def check_tokens(sentences: Any) -> None:
-    """Raises InputError if `sentences` is not a list of lists of tokens, as `check_sentence` does for each of them."""
-    token_lists(sentences)
-
-
-def token_lists(sentences: Any) -> list[list[str]]:
-    """Returns the sentences as lists, since iterators can be read only once. Raises the errors of `check_sentence`."""
-    return list(check_sentences(sentences))
-
-
-def check_sentences(sentences: Any) -> Iterator[list[str]]:
-    """Yields the sentences as lists, one at a time. Warns of the first text that was not split.
-
-    Raises InputError for a string, whose letters would be read as sentences, and for a set, and the errors of
-    `check_sentence`.
-    """
-    is_told = False
-    for number, sentence in enumerate(check_outer(sentences)):
-        tokens = check_sentence(sentence, number)
-        if not is_told and len(tokens) == 1 and " " in tokens[0].strip():
-            is_told = True
-            warnings.warn(
-                f"sentence {number} is one token with spaces, {tokens[0][:40]!r}, read as one word; give a text as a"
-                f" string, or its tokens: {SPLIT}",
-                stacklevel=2,
-            )
-        yield tokens
-
-
 def pair_results(
     items: Iterable[Item], part: Callable[[Item], Any], read: Callable[[Iterator[Any]], Iterator[Result]]
 ) -> Iterator[tuple[Item, Result]]:
@@ -115,34 +83,6 @@ def pair_results(
             del result  # frees the vectors of a long line before the next ones are computed
 
     return given_back(read(parts()))
-
-
-def check_outer(sentences: Any) -> Any:
-    """Returns the sentences. Raises InputError for a set, and for a string, whose letters would be sentences."""
-    if isinstance(sentences, str):
-        raise InputError(f"{sentences[:40]!r} is a string; a list of tokenised sentences is expected: {SPLIT}")
-    if isinstance(sentences, Set | Mapping):
-        raise InputError(f"the sentences are a {type(sentences).__name__}, which has no order; a list is expected")
-    return sentences
-
-
-def check_sentence(sentence: Any, number: int) -> list[str]:
-    """Returns the tokens of sentence `number` as a list.
-
-    Raises InputError for a string, whose letters would be read as tokens, for tokens that are not strings, for a set,
-    whose order changes from process to process, and for anything that is no sentence, such as None.
-    """
-    if isinstance(sentence, str):
-        raise InputError(f"sentence {number} is the string {sentence[:40]!r}; a list of tokens is expected: {SPLIT}")
-    if not isinstance(sentence, Iterable):
-        raise InputError(f"sentence {number} is {sentence!r}; a list of tokens is expected: leave it out, or give []")
-    if isinstance(sentence, Set | Mapping):
-        raise InputError(f"sentence {number} is a {type(sentence).__name__}, which has no order; a list is expected")
-    tokens = list(sentence)
-    for token in tokens:
-        if not isinstance(token, str):
-            raise InputError(f"sentence {number} has the token {token!r}; tokens are strings: use str(token)")
-    return tokens
 
 
 def _pad(sentences: Sequence[Sequence[str]], encode: Callable[[Sequence[str]], np.ndarray]) -> Batch:

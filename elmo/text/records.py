@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from elmo.errors import InputError
+from elmo.text.given import SENTENCES, check_outer, check_sentence
 from elmo.text.irregular import IrregularPlaces
 from elmo.text.opening import COMPRESSED
 from elmo.text.tokenizer import Tokenizer
@@ -70,9 +71,13 @@ class TextRecord:
         return Place(self.file, self.line, self.start + begin, self.start + end)
 
 
-def as_record(sentence: "Sequence[str] | TextRecord") -> TextRecord:
-    """Returns a sentence as a record. Nothing is known of the place of a list of tokens."""
-    return sentence if isinstance(sentence, TextRecord) else TextRecord("", list(sentence))
+def as_records(sentences: "Iterable[Sequence[str] | TextRecord]") -> Iterator[TextRecord]:
+    """Yields sentences as records. Nothing is known of the place of a list of tokens.
+
+    Raises InputError for what is neither, as `elmo.text.given.check_sentence` does.
+    """
+    for number, sentence in enumerate(check_outer(sentences, SENTENCES)):
+        yield sentence if isinstance(sentence, TextRecord) else TextRecord("", check_sentence(sentence, number))
 
 
 def kind_of(path: str | Path) -> Kind:

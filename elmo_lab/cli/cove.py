@@ -8,7 +8,6 @@ from elmo import config
 from elmo.cli.arguments import add_quiet, add_verb
 from elmo.cli.settings import (
     add_settings,
-    find_recipe,
     only_shows,
     recipe_and_overrides,
     require,
@@ -50,7 +49,8 @@ def cove_verb(arguments: argparse.Namespace) -> None:
         begun = config.to_dict(translation.read_record(Path(arguments.output)))
     recipe, overrides = recipe_and_overrides(arguments)
     flags = {name: getattr(arguments, name) for name in (*NEEDED, "vectors")}
-    values = config.combined({} if recipe is None else config.load_toml(find_recipe(recipe)), flags, overrides, begun)
+    of_recipe = {} if recipe is None else config.load_toml(config.find_recipe(recipe))
+    values = config.combined(of_recipe, flags, overrides, begun)
     example = "elmo cove --source en.txt --target de.txt --heldout-source en.dev --heldout-target de.dev --output run/"
     require(values, {name: name.upper() for name in NEEDED}, only_shows(arguments), example)
     made = config.from_dict(translation.CoveConfig, values)

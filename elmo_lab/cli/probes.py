@@ -22,7 +22,6 @@ from elmo.cli.parser import Parser
 from elmo.cli.settings import (
     add_settings,
     config_of,
-    find_recipe,
     only_shows,
     recipe_and_overrides,
     require,
@@ -165,7 +164,7 @@ def _values(probe: Any, arguments: argparse.Namespace) -> dict[str, Any]:
     """Combines the settings: the recipe, then given flags, then overrides, of which the last wins."""
     recipe, overrides = recipe_and_overrides(arguments) if hasattr(arguments, "recipe") else (None, [])
     changes = config.parse_overrides(overrides)
-    file = probe.recipe if recipe is None else find_recipe(recipe, RECIPES / "probes")
+    file = probe.recipe if recipe is None else config.find_recipe(recipe, RECIPES / "probes")
     values = {} if file is None else config.load_toml(file)
     left_out = {key for key, given in probe.goes_with.items() if given <= set(changes)}
     values = {key: value for key, value in values.items() if key not in left_out}
@@ -193,7 +192,7 @@ def _run(probe: Any, made: Any, folder: Path | None, resume: bool, quiet: bool, 
         source = open_model(made.model)
     if folder is not None and not probe.trains:
         record.make_output(folder)
-    recipes = partial(find_recipe, folder=RECIPES / "tasks")
+    recipes = partial(config.find_recipe, folder=RECIPES / "tasks")
     if probe.trains:
         rows = probe.run(made, Context(quiet=quiet, show=show, find_recipe=recipes))
     else:

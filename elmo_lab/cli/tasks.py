@@ -22,9 +22,7 @@ from elmo.cli.settings import (
     Setting,
     add_settings,
     config_of,
-    find_recipe,
     only_shows,
-    packaged_recipe,
     recipe_and_overrides,
     require,
     settings_of,
@@ -215,9 +213,9 @@ def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
         if not record.is_file():
             raise InputError(f"{arguments.output}: holds no run yet; omit --resume to start one")
         begun = train.read_json(record)
-    found = None if recipe is None else find_recipe(recipe, RECIPES / "tasks")
+    found = None if recipe is None else config.find_recipe(recipe, RECIPES / "tasks")
     if found is None and not arguments.resume and (RECIPES / "tasks" / f"{arguments.task}.toml").is_file():
-        found = packaged_recipe(arguments.task, RECIPES / "tasks")
+        found = config.packaged_recipe(arguments.task, RECIPES / "tasks")
     of_recipe: dict[str, Any] = {}
     if found is not None:
         of_recipe = config.load_toml(found) if arguments.resume else train.read_recipe(found, arguments.task)
@@ -373,7 +371,7 @@ def compare_verb(arguments: argparse.Namespace) -> None:
     from elmo_lab.tasks.queue import read_queue
     from elmo_lab.tasks.table import write_tables
 
-    path = find_recipe(arguments.queue, RECIPES / "tasks")
+    path = config.find_recipe(arguments.queue, RECIPES / "tasks")
     queue = read_queue(path)
     if arguments.jobs > 1 and not arguments.table:
         run_in(arguments.jobs)
@@ -386,7 +384,7 @@ def compare_verb(arguments: argparse.Namespace) -> None:
 
     def recipe_of(name: str) -> Path:
         beside = path.parent / name
-        return beside if beside.suffix == ".toml" and beside.is_file() else find_recipe(name, RECIPES / "tasks")
+        return beside if beside.suffix == ".toml" and beside.is_file() else config.find_recipe(name, RECIPES / "tasks")
 
     output = Path(arguments.output)
     if arguments.table and not output.is_dir():

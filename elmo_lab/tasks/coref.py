@@ -24,7 +24,7 @@ from elmo.config import ConfigError, check_range, check_sizes
 from elmo.errors import InputError
 from elmo.forking import cached_property
 from elmo.model.affine import Affine
-from elmo.text.batching import check_tokens
+from elmo.text.given import check_tokens
 from elmo.text.records import suffix_of
 from elmo.text.tokenizer import Tokenizer
 from elmo_lab.tasks import coref_spans as spans

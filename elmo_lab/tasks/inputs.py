@@ -20,8 +20,8 @@ from elmo.model.bilm import BiLM, tokens_mask
 from elmo.model.char_cnn import CharCnn
 from elmo.model.config import BiLMConfig, CharCnnConfig
 from elmo.model.scalar_mix import ScalarMix
-from elmo.text.batching import check_tokens
 from elmo.text.characters import encode_words
+from elmo.text.given import check_tokens
 from elmo.types import Batch
 
 PADDING, UNKNOWN = 0, 1

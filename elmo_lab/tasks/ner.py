@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from elmo.config import ConfigError, check_range, check_sizes
 from elmo.errors import InputError
-from elmo.text.batching import check_tokens
+from elmo.text.given import check_tokens
 from elmo.text.records import suffix_of
 from elmo.text.tokenizer import Tokenizer
 from elmo_lab.tasks import readers, readers_columns, scores

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from elmo.config import check_range, check_sizes
 from elmo.errors import InputError
-from elmo.text.batching import check_tokens
+from elmo.text.given import check_tokens
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo_lab.tasks.ensemble import mean_probabilities
 from elmo_lab.tasks.inputs import Inputs, Tokens

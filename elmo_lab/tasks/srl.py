@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from elmo.config import MOST_LAYERS, check_range, check_sizes
 from elmo.errors import InputError
-from elmo.text.batching import check_tokens
+from elmo.text.given import check_tokens
 from elmo.text.lines import numbered_lines
 from elmo.text.records import read_conllu_columns, suffix_of
 from elmo.text.tokenizer import Tokenizer

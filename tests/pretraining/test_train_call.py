@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typechecker
 from command import run
 from lightning_fabric.loggers.csv_logs import CSVLogger
+from refusals import refused
 from small_run import TINY, model_bytes, texts
 
 import elmo
@@ -60,6 +62,35 @@ def test_a_call_trains_what_the_command_trains_and_tells_loggers(flags, tmp_path
 def test_unknown_settings_are_told_what_was_meant(tmp_path: Path) -> None:
     with pytest.raises(elmo.InputError, match=r"optim\.lr"):
         elmo.train("a.txt", tmp_path / "run", lr=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("train", None, ["None", "path"]),
+        ("train", [b"a.txt"], ["b'a.txt'", "path"]),
+        ("train", {"a.txt"}, ["order"]),
+        ("output", 5, ["output is 5", "path"]),
+        ("heldout", [None], ["None", "path"]),
+        ("recipe", {"lr": 1}, ["recipe", "path"]),
+        ("loggers", "wandb", ["wandb", "list of loggers"]),
+        ("loggers", [5], ["5", "log_metrics"]),
+        ("optim", {1: 2}, ["optim.1"]),
+    ],
+)
+def test_an_argument_of_another_kind_is_named_before_anything_is_written(name, value, words, tmp_path, monkeypatch):
+    monkeypatch.setattr(typechecker, "CHECKED", -1)  # users have no checker of annotations
+    arguments: dict[str, Any] = {"train": "a.txt", "output": tmp_path / "run"} | {name: value}
+    with refused(*words):
+        elmo.train(**arguments)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_recipe_has_a_name(tmp_path) -> None:
+    with refused("did you mean english-small", error=FileNotFoundError):
+        elmo.train("a.txt", tmp_path / "run", recipe="english-smal")
+    with refused("a.txt"):
+        elmo.train("a.txt", tmp_path / "run", recipe="english-small")
 
 
 def test_the_end_has_the_perplexity_and_the_next_command(flags, tmp_path: Path) -> None:

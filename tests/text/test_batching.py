@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
 
-from elmo.text.batching import batch_to_ids, by_length, check_tokens, to_batch, token_lists
+from elmo.text.batching import batch_to_ids, by_length, to_batch
 from elmo.text.characters import encode_words
+from elmo.text.given import check_tokens, token_lists
 from elmo.text.marks import BOS, EOS
 
 SENTENCES = st.lists(st.lists(st.text(min_size=1, max_size=4), max_size=6), max_size=5)

@@ -545,7 +545,7 @@ BASELINE = """
 import json
 from dataclasses import asdict
 from pathlib import Path
-from elmo.cli.settings import find_recipe
+from elmo.config import find_recipe
 from elmo.config import from_dict, load_toml
 from elmo_lab import RECIPES
 from elmo_lab.probes import wsd, wsd_readers

@@ -1,0 +1,111 @@
+"""Checks what a caller gives as sentences of tokens or as texts; `elmo.embedding.texts` tells the two apart.
+
+What cannot be read is an `InputError` that names the sentence and the remedy.
+"""
+
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Set
+from numbers import Number
+from typing import Any
+
+from elmo.errors import InputError, shown
+
+SPLIT = "elmo.load().split(text) has those of each sentence of a text"
+"""Words for errors: where tokens come from. Splitting at white space would leave a word and its full stop together."""
+SENTENCES = f"a list of tokenised sentences is expected: {SPLIT}"
+TEXTS = "a list of texts is expected, such as [text]"
+"""What `check_outer` says of other things."""
+
+
+def check_tokens(sentences: Any) -> None:
+    """Raises InputError if `sentences` is not a list of lists of tokens, as `check_sentence` does for each of them."""
+    token_lists(sentences)
+
+
+def token_lists(sentences: Any) -> list[list[str]]:
+    """Returns the sentences as lists, since iterators can be read only once. Raises the errors of `check_sentence`."""
+    return list(check_sentences(sentences))
+
+
+def check_sentences(sentences: Any) -> Iterator[list[str]]:
+    """Yields the sentences as lists, one at a time. Warns of the first text that was not split.
+
+    Raises the errors of `check_outer` and of `check_sentence`.
+    """
+    is_told = False
+    for number, sentence in enumerate(check_outer(sentences, SENTENCES)):
+        tokens = check_sentence(sentence, number)
+        if not is_told and len(tokens) == 1 and " " in tokens[0].strip():
+            is_told = True
+            warnings.warn(
+                f"sentence {number} is one token with spaces, {shown(tokens[0])}, read as one word; give a text as a"
+                f" string, or its tokens: {SPLIT}",
+                stacklevel=2,
+            )
+        yield tokens
+
+
+def check_outer(given: Any, expected: str) -> Any:
+    """Returns `given`, which holds sentences or texts. `expected` is the error's sentence on what it should be.
+
+    Raises InputError for a string, whose letters would be the items, for bytes, for what has no order, such as a set,
+    for a table, and for what has no items.
+    """
+    if isinstance(given, str):
+        raise InputError(f"{shown(given)} is a string; {expected}")
+    if isinstance(given, Set | Mapping):
+        raise InputError(f"a {type(given).__name__} is given, which has no order; {expected}")
+    if getattr(given, "ndim", 1) > 1 and hasattr(given, "iloc"):
+        raise InputError("a table is given; name one of its columns, such as frame['text']")
+    is_one_thing = isinstance(given, bytes | bytearray | type) or getattr(given, "ndim", 1) == 0
+    if is_one_thing or not isinstance(given, Iterable):
+        raise InputError(f"{shown(given)} is given; {expected}{'' if is_missing(given) else _how(given)}")
+    return given
+
+
+def check_sentence(sentence: Any, number: int) -> list[str]:
+    """Returns the tokens of sentence `number` as a list.
+
+    Raises InputError for a string, whose letters would be read as tokens, for tokens that are not strings, for a set,
+    whose order changes from process to process, and for anything that is no sentence, such as None.
+    """
+    if isinstance(sentence, str):
+        raise InputError(f"sentence {number} is the string {shown(sentence)}; a list of tokens is expected: {SPLIT}")
+    if isinstance(sentence, Set | Mapping):
+        raise InputError(f"sentence {number} is a {type(sentence).__name__}, which has no order; a list is expected")
+    if is_missing(sentence):
+        raise InputError(f"sentence {number} is missing ({sentence}); leave it out, or give [] instead")
+    if isinstance(sentence, bytes | bytearray) or not isinstance(sentence, Iterable):
+        raise InputError(f"sentence {number} is {shown(sentence)}; a list of tokens is expected{_how(sentence)}")
+    tokens = list(sentence)
+    for token in tokens:
+        if not isinstance(token, str):
+            is_list = isinstance(token, list | tuple)
+            how = "; give its parts as tokens" if is_list else _how(token) or "; use str(token)"
+            raise InputError(f"sentence {number} has the token {shown(token)}; tokens are strings{how}")
+    return tokens
+
+
+def is_missing(value: Any) -> bool:
+    """Returns whether a value is None, NaN, or what pandas has for a missing one."""
+    is_nan = isinstance(value, Number) and value != value
+    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
+
+
+def no_text(value: Any, where: str, expected: str) -> InputError:
+    """Returns the error for an item that is not the text that it should be. `where` names it, such as "text 3"."""
+    if is_missing(value):
+        return InputError(f"{where} is missing ({value}); leave it out, as column.dropna() does, or give '' instead")
+    return InputError(f"{where} is {shown(value)}; {expected}{_how(value)}")
+
+
+def _how(value: Any) -> str:
+    """Returns the end of an error that says how text is made of a value of this kind; empty for other kinds."""
+    if is_missing(value):
+        return "; leave it out"
+    if isinstance(value, bytes | bytearray):
+        return "; decode it: value.decode('utf-8')"
+    if isinstance(value, os.PathLike):
+        return "; read the file: path.read_text(encoding='utf-8')"
+    return ""
