@@ -17,7 +17,7 @@ ASSETS = Path(__file__).parent.parent / "assets"
 GROUP = "elmo.models"
 SOURCES = Path(__file__).parents[2] / "models"
 """The folders that this project's model packages are built from, in a clone."""
-OWN = ("english-large", "english-small")
+OWN = ("english-large", "english-small", "latin")
 """The models of this project's model packages."""
 
 

@@ -87,7 +87,8 @@ def test_every_source_of_a_model_package_is_known():
     assert sorted(path.parent.name for path in packages.SOURCES.glob("*/pyproject.toml")) == sorted(packages.OWN)
     for name in packages.OWN:
         found = formats.describe(packages.SOURCES / name)
-        assert found.card["license"] == "CC-BY-SA-3.0"
+        licence = (packages.SOURCES / name / "LICENSE").read_text(encoding="utf-8")
+        assert f"SPDX-License-Identifier: {found.card['license']}\n" in licence
         assert found.dtype == "float16/int8"
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -145,7 +146,8 @@ def test_model_wheels_hold_a_model_and_its_licence_and_no_code(model_wheels: dic
         module = f"elmo_torch_{name.replace('-', '_')}"
         files = {file.partition("/")[2] for file in names if file.startswith(f"{module}/")}
         assert files == {"config.json", "model.safetensors", "vocab.txt", "README.md", "LICENSE"}
-        assert "License-Expression: CC-BY-SA-3.0" in metadata
+        project = tomllib.loads((ROOT / "models" / name / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        assert f"License-Expression: {project['license']}" in metadata
         assert [line for line in metadata if line.startswith("Requires-Dist: elmo-torch>=")]
         assert [file for file in names if file.endswith(".dist-info/licenses/LICENSE")]
         assert path.stat().st_size < 100_000_000  # most that PyPI takes
