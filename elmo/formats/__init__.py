@@ -65,7 +65,8 @@ def find(path: str | Path | None = None) -> Path:
     """
     if _is_default(path):  # the name wins over a file or folder of that name in the working directory
         return packages.ASSETS / DEFAULT_MODEL
-    name = str(path_of("the model", path))
+    given = path_of("the model", path)
+    name = path if isinstance(path, str) else str(given)  # a Path would make one slash of the two in an address
     if len(os.fsencode(Path(name).name)) > LONGEST_NAME:
         raise FileNotFoundError(f"{shown(name)}: no file has so long a name; give the path or the name of a model")
     if native.recognizes(Path(name) / TRAINED):

@@ -188,7 +188,7 @@ def test_native_unknown_key_is_named(tmp_path):
     ("changes", "said"),
     [
         ({"model": 3}, "model is 3; a table is expected"),
-        ({"model": {"lstm": {"n_layers": 10**9}, "char_cnn": {}}}, r"lstm\.n_layers is 1000000000; at most \d+ are"),
+        ({"model": {"lstm": {"n_layers": 10**9}, "char_cnn": {}}}, r"n_layers is 1000000000; at most \d+ "),
         ({"model": {"lstm": {"cell_clip": 10**400}}}, r"model\.lstm\.cell_clip is larger than"),
         ({"model": {"lstm": {"dim": 10**18}, "char_cnn": {}}}, "no network has these sizes .*damaged, or not a model"),
         ({"model": {"lstm": {"projection_dim": 10**30}, "char_cnn": {}}}, r"projection_dim is 10+; a number that 64"),
