@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from elmo.errors import InputError
+from elmo.forking import cached_property
 from elmo.formats.opened import is_bilm
 from elmo_lab.report.collect import RecordedRun
 from elmo_lab.tasks import task as tasks
@@ -62,7 +63,7 @@ class Arm:
         """The minutes that a seed took, on average."""
         return statistics.fmean(row["seconds"] for row in self.run.record.rows) / 60
 
-    @property
+    @cached_property
     def scores(self) -> tuple[str, ...]:
         """The names of the scores that are shown. The first of them is compared."""
         try:
