@@ -119,7 +119,7 @@ def test_names_of_columns(model):
     ("texts", "options", "message"),
     [
         ("a text", {}, "list"),
-        ([["a"], "b", 3], {}, "text 2; 2 is '3'"),
+        ([["a"], "b", 3], {}, "text 2; is 3"),
         (np.array([["a", "b"]]), {}, "dimension"),
         ([["a"]], {"layers": 9}, "3 layers"),
         ([["a"]], {"layers": "all"}, "'concat'"),
