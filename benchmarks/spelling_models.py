@@ -32,6 +32,7 @@ from elmo.text import corpus
 from elmo.text.tokenizer import TextConfig
 from elmo_lab.probes.pos import PosConfig, classify
 from elmo_lab.probes.probe import Context
+from elmo_lab.probes.resampling import difference
 from elmo_lab.tasks.cache import CacheConfig
 
 NAMES = ["as it is", "u for v", "u, i, macrons, ligatures", "the same, in lower case"]
@@ -39,7 +40,6 @@ MODEL = {
     "lstm": {"dim": 512, "projection_dim": 128},
     "char_cnn": {"filters": [[1, 32], [2, 32], [3, 64], [4, 128]], "n_highway": 1},
 }
-DRAWS, SEED = 5000, 1
 
 
 def sample(paths: list[Path], every: int, output: Path) -> Path:
@@ -120,11 +120,10 @@ def main() -> None:
             for sentence, where in zip(sentences, counted, strict=True)
         ]
     )
-    draws = np.random.default_rng(SEED).multinomial(len(sentences), np.full(len(sentences), 1 / len(sentences)), DRAWS)
     first, rows = sums(scored[NAMES[0]], counted), []
     for name in NAMES:
         bits = sums(scored[name], counted)
-        low, high = np.percentile((draws @ (bits - first)) / (draws @ characters), [2.5, 97.5])
+        _, low, high = (percent / 100 for percent in difference(bits.tolist(), first.tolist(), characters.tolist()))
         row: dict[str, Any] = {"spelling": name, "bits per character": f"{bits.sum() / characters.sum():.4f}"}
         row["interval of the difference"] = f"{low:+.4f} to {high:+.4f}"
         row["unknown"] = f"{1 - np.concatenate([each.known for each in scored[name]]).mean():.2%}"
