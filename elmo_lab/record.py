@@ -73,7 +73,7 @@ def probe_record(
     seconds: float | None = None,
 ) -> RunRecord:
     """Makes the record of a probe; `config` and `rows` are dataclasses."""
-    plain = json.loads(json.dumps([asdict(row) for row in rows], ensure_ascii=False))
+    plain = [configs.to_dict(row) for row in rows]
     return RunRecord("probe", name, version, configs.to_dict(config), plain, bilm, seconds=seconds)
 
 

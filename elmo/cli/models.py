@@ -127,14 +127,12 @@ def info_verb(arguments: argparse.Namespace) -> None:
         "model": config.to_dict(found.config),
         "text": None if found.text is None else config.to_dict(found.text),
         "learned mixes": ", ".join(found.mixes) or None,
-        "card": found.card,
+        # The page's examples are many sentences, which only a program reads.
+        "card": {name: value for name, value in found.card.items() if arguments.json or name != KEY},
     }
     if arguments.json:
         print_json(values, indent=2)
         return
-    values["card"] = {
-        name: value for name, value in found.card.items() if name != KEY
-    }  # --json has the pages of sentences
     print_settings(values)
 
 

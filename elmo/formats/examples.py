@@ -64,7 +64,7 @@ class TwoSenses:
     """The label of its button."""
     senses: tuple[Sense, ...]
     note: str = ""
-    """What to see in the example."""
+    """A remark below the example that tells the reader what it shows."""
 
     def __post_init__(self) -> None:
         if [len(sense.sentences) for sense in self.senses] != [2, 2]:
@@ -97,11 +97,16 @@ class PageExamples:
                 raise config.ConfigError(f"{name} is empty; give an example")
 
 
+@dataclass(frozen=True)
+class _Card:
+    examples: PageExamples
+
+
 def page_examples(card: Mapping[str, Any]) -> PageExamples | None:
     """Returns the examples in a model's card; None if it has none. Raises InputError if they are not such examples."""
     if KEY not in card:
         return None
     try:
-        return config.from_dict(PageExamples, card[KEY])
-    except (config.ConfigError, TypeError, AttributeError) as error:
+        return config.from_dict(_Card, {KEY: card[KEY]}).examples
+    except config.ConfigError as error:
         raise InputError(f"the card's {KEY}: {error}; see the docs of elmo convert --card, or remove them") from error

@@ -95,7 +95,7 @@ def record_session(config: TrainConfig, step: int) -> None:
 
 
 def _for_weights(config: TrainConfig) -> dict[str, Any]:
-    values = json.loads(configs.to_json(config))
+    values = configs.to_dict(config)
     return {key: values[key] for key in FOR_WEIGHTS}
 
 

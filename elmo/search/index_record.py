@@ -1,4 +1,4 @@
-"""What an index was built from, and how far its build got: the file `index.json` of its folder."""
+"""Reads and writes `index.json`, which records what an index was built from, and how far its build got."""
 
 import json
 from dataclasses import dataclass, field

@@ -15,7 +15,7 @@ SPLIT = "elmo.load().split(text) has those of each sentence of a text"
 """Words for errors: where tokens come from. Splitting at white space would leave a word and its full stop together."""
 SENTENCES = f"a list of tokenised sentences is expected: {SPLIT}"
 TEXTS = "a list of texts is expected, such as [text]"
-"""What `check_outer` says of other things."""
+"""The words with which `check_outer` says what it expects."""
 
 
 def check_tokens(sentences: Any) -> None:

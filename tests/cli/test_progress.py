@@ -60,7 +60,7 @@ class Told:
 
 
 def counts(lines: list[str], what: str) -> list[tuple[int, int]]:
-    """What is done, and the total, in each line that counts `what`."""
+    """Returns the number done and the total of each line that counts `what`."""
     found = [re.match(rf"(?:\w+: )?([\d,.]+) of ([\d,.]+) {what}", line) for line in lines]
     return [tuple(int(float(each.replace(",", "")) * 1000) for each in found.groups()) for found in found if found]
 

@@ -1,4 +1,4 @@
-"""What is typed by mistake works as expected, or is refused with the value and the remedy."""
+"""Tests that odd input from Python works as expected, or is refused with the value and the remedy."""
 
 import math
 from pathlib import Path

@@ -59,7 +59,7 @@ def made(root: str, setting: str, value: Any) -> Any:
 
 
 def refusal(root: str, setting: str, value: Any) -> str | None:
-    """What the command says of the value; None if it takes it."""
+    """Returns what the command says of the value; None if it takes it."""
     try:
         made(root, setting, value)
     except InputError as error:
