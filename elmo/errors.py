@@ -1,11 +1,13 @@
 """Errors that the command line prints as one line, and checks of single values."""
 
+import json
 import os
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Integral
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 
@@ -42,6 +44,45 @@ def shown(value: object, most: int = 60) -> str:
     """Returns a value as an error shows it: on one line, of at most `most` characters."""
     text = re.sub(r"\s*\n\s*", " ", repr(value))
     return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def pip_line(extra: str) -> str:
+    """Returns the command that installs an extra of elmo from where elmo itself was installed.
+
+    An installation records its folder, wheel or address in `direct_url.json` (PEP 610); one from a package index has no
+    such file.
+    """
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    sources = Path(__file__).parents[1]
+    try:
+        here = distribution("elmo-torch")
+        record = json.loads(here.read_text("direct_url.json") or "{}")
+        tool = "uv pip" if (here.read_text("INSTALLER") or "").strip() == "uv" else "pip"
+    except PackageNotFoundError:  # Python finds the folder of the sources by its path
+        record, tool = {"url": sources.as_uri(), "dir_info": {"editable": True}}, "pip"
+    requirement = _requirement(record, extra)
+    if requirement is None:
+        return f"{tool} install {quote(f'.[{extra}]')} in a clone of the repository"
+    edited = "-e " if record.get("dir_info", {}).get("editable") else ""
+    return f"{tool} install {edited}{quote(requirement)}"
+
+
+def _requirement(record: dict[str, Any], extra: str) -> str | None:
+    """elmo with an extra, from the place in a `direct_url.json`; None if the folder or file there is gone."""
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    url, version_control = record.get("url", ""), record.get("vcs_info", {})
+    if not url:
+        return f"elmo-torch[{extra}]"
+    if version_control:
+        revision = version_control.get("requested_revision")
+        url = f"{version_control['vcs']}+{url}" + (f"@{revision}" if revision else "")
+    if not url.startswith("file:"):
+        return f"elmo-torch[{extra}] @ {url}"
+    path = url2pathname(urlsplit(url).path)
+    return f"{path}[{extra}]" if Path(path).exists() else None
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from elmo.cli.arguments import add_verb
-from elmo.errors import InputError
+from elmo.errors import InputError, pip_line
 
 PUBLISHED = "pull"
 """The verb whose arguments are names of published models."""
@@ -27,7 +27,7 @@ def completion_verb(arguments: argparse.Namespace) -> None:
     try:
         import shtab
     except ImportError as error:
-        raise InputError(f"completion needs shtab ({error}): pip install 'elmo-torch[completion]'") from error
+        raise InputError(f"completion needs shtab ({error}): {pip_line('completion')}") from error
     from elmo.cli import build_parser
     from elmo.formats import published
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elmo.disk.files import atomic_path
-from elmo.errors import InputError
+from elmo.errors import InputError, pip_line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +28,7 @@ def plot_defaults() -> Iterator[None]:
     try:
         import matplotlib
     except ImportError as error:
-        raise InputError(f"a figure needs matplotlib ({error}): pip install 'elmo-torch[probes]'") from error
+        raise InputError(f"a figure needs matplotlib ({error}): {pip_line('probes')}") from error
     settings: dict[Any, Any] = {
         name: value for name, value in matplotlib.rcParamsDefault.items() if not name.startswith("backend")
     }

@@ -20,7 +20,7 @@ from elmo.embedding.pooling import Pool
 from elmo.embedding.store import Dtype
 from elmo.embedding.store_safetensors import as_stored
 from elmo.embedding.texts import SplitText
-from elmo.errors import InputError
+from elmo.errors import InputError, pip_line
 from elmo.text.tokenizer import Tokenizer, split_at_spaces
 
 RecordBatch = Any
@@ -133,7 +133,7 @@ def import_pyarrow() -> Any:
     try:
         import pyarrow
     except ImportError as error:
-        raise InputError(f"corpora need pyarrow ({error}): pip install 'elmo-torch[store]'") from error
+        raise InputError(f"corpora need pyarrow ({error}): {pip_line('store')}") from error
     return pyarrow
 
 

@@ -29,7 +29,7 @@ import numpy as np
 
 from elmo.disk.files import atomic_path, check_output
 from elmo.embedding.store_safetensors import SafetensorsVectors, SafetensorsWriter, as_stored
-from elmo.errors import InputError, path_of
+from elmo.errors import InputError, path_of, pip_line
 from elmo.forking import cached_property, held_elsewhere, renew_at_fork
 from elmo.formats.hdf5 import Hdf5Output
 from elmo.text.characters import is_utf8
@@ -409,5 +409,5 @@ def _pyarrow() -> tuple[Any, Any]:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise InputError(f"Parquet needs pyarrow ({error}): pip install 'elmo-torch[store]', or use .hdf5") from error
+        raise InputError(f"Parquet needs pyarrow ({error}): {pip_line('store')}, or use .hdf5") from error
     return pyarrow, pyarrow.parquet

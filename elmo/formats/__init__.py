@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from elmo.errors import InputError, path_of, shown
+from elmo.errors import InputError, path_of, pip_line, shown
 from elmo.formats import cache, native, packages, published
 from elmo.formats.files import file_on_disk, is_archive, list_files, refuse_known
 from elmo.formats.stored import Description as Description
@@ -99,7 +99,7 @@ def _on_the_hub(repository: str) -> Path:
         from elmo.formats import hub_files
     except ImportError as error:
         raise FileNotFoundError(
-            f"{repository}: no such folder; for a model of the Hugging Face Hub: pip install 'elmo-torch[hub]'"
+            f"{repository}: no such folder; for a model of the Hugging Face Hub: {pip_line('hub')}"
         ) from error
     found = hub_files.cached_folder(repository)
     if found is None:

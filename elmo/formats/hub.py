@@ -15,7 +15,7 @@ from typing import Any, Self
 import torch
 
 from elmo import formats
-from elmo.errors import InputError
+from elmo.errors import InputError, pip_line
 from elmo.formats import native
 from elmo.formats.examples import example
 from elmo.formats.pull import is_offline
@@ -30,7 +30,7 @@ try:
     from huggingface_hub import ModelCard, PyTorchModelHubMixin, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 except ImportError as error:
-    raise ImportError(f"HubModel needs huggingface_hub ({error}): pip install 'elmo-torch[hub]'") from error
+    raise ImportError(f"HubModel needs huggingface_hub ({error}): {pip_line('hub')}") from error
 
 LICENSE = "LICENSE"
 """The file of a model's licence, beside its weights."""

@@ -6,7 +6,7 @@ The package huggingface_hub is the extra `hub`; `elmo.formats.hub` has the model
 import sys
 from pathlib import Path
 
-from elmo.errors import InputError
+from elmo.errors import InputError, pip_line
 from elmo.formats import native
 from elmo.formats.pull import is_offline
 
@@ -15,7 +15,7 @@ try:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
     from huggingface_hub.utils import disable_progress_bars, validate_repo_id  # type: ignore[attr-defined]
 except ImportError as error:
-    raise ImportError(f"the Hugging Face Hub needs huggingface_hub ({error}): pip install 'elmo-torch[hub]'") from error
+    raise ImportError(f"the Hugging Face Hub needs huggingface_hub ({error}): {pip_line('hub')}") from error
 
 
 def hide_progress() -> None:

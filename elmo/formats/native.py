@@ -220,7 +220,7 @@ def _read_config(file: Path) -> _Config:
     if values.get("version") != VERSION:
         raise InputError(
             f"{file}: version is {values.get('version')!r}; {VERSION} is expected; the model is from another"
-            " version of elmo-torch: pip install -U elmo-torch"
+            " version of elmo-torch; install the latest"
         )
     if "transformers_version" in values:  # saved by transformers, with more keys of its own
         values = {name: values[name] for name in _Config.__dataclass_fields__ if name in values}

@@ -7,6 +7,7 @@ elmo_torch_english_large`. `models/` in the repository has the sources of this p
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 
 from elmo import __version__
 from elmo.errors import InputError
@@ -66,7 +67,7 @@ def describe_all() -> list[tuple[str, str, Description]]:
 def how_to_install(name: str) -> str:
     """Returns words for an error: how to install one of this project's model packages."""
     if (SOURCES / name / "pyproject.toml").is_file():
-        return f"pip install {SOURCES / name}"
+        return f"pip install {quote(str(SOURCES / name))}"
     return f"pip install ./models/{name} (in a clone of the repository)"
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo.errors import InputError
+from elmo.errors import InputError, pip_line
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48
@@ -111,8 +111,7 @@ def read_index(index: Path) -> Bundle:
     """
     if find_spec("google_crc32c") is None:
         warnings.warn(
-            f"{index}: its checksums are not verified, since google-crc32c is missing: pip install"
-            " 'elmo-torch[tensorflow]'",
+            f"{index}: its checksums are not verified, since google-crc32c is missing: {pip_line('tensorflow')}",
             stacklevel=2,
         )
     try:

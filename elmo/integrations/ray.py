@@ -28,7 +28,7 @@ from elmo.embedding.corpus import (
     open_worker,
 )
 from elmo.embedding.corpus_rows import Part
-from elmo.errors import InputError, in_one_line
+from elmo.errors import InputError, in_one_line, pip_line
 
 TASKS_OF_AN_ACTOR = 2
 """An actor has the part that it writes, and the next one, so that it never waits."""
@@ -120,7 +120,7 @@ def _ray() -> Any:
         import ray  # type: ignore[import-not-found]
         from ray import data  # type: ignore[import-not-found]  # noqa: F401
     except ImportError as error:
-        raise InputError(f"the engine ray needs Ray ({error}): pip install 'elmo-torch[ray]'") from error
+        raise InputError(f"the engine ray needs Ray ({error}): {pip_line('ray')}") from error
     return ray
 
 

@@ -11,7 +11,7 @@ import torch
 
 from elmo.disk.files import atomic_path
 from elmo.embedding.texts import texts_and_tokens
-from elmo.errors import InputError
+from elmo.errors import InputError, pip_line
 from elmo.formats import native
 from elmo.integrations.reader import Reader
 from elmo.integrations.token_vectors import TokenVectors
@@ -19,7 +19,7 @@ from elmo.integrations.token_vectors import TokenVectors
 try:
     from sentence_transformers.base.modules import InputModule
 except ImportError as error:  # pragma: no cover
-    raise InputError(f"Elmo needs sentence-transformers ({error}): pip install 'elmo-torch[sentence]'") from error
+    raise InputError(f"Elmo needs sentence-transformers ({error}): {pip_line('sentence')}") from error
 
 
 class Elmo(InputModule):

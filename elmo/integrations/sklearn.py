@@ -13,14 +13,14 @@ from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import Layers, keeps_layers, layer_selector
 from elmo.embedding.pooling import Pool, pool_tokens, vector_shaper
 from elmo.embedding.texts import SplitText, texts_and_tokens
-from elmo.errors import InputError
+from elmo.errors import InputError, pip_line
 from elmo.integrations.reader import Reader
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     from sklearn.utils.validation import check_is_fitted, check_memory
 except ImportError as error:  # pragma: no cover
-    raise InputError(f"ElmoVectorizer needs scikit-learn ({error}): pip install 'elmo-torch[sklearn]'") from error
+    raise InputError(f"ElmoVectorizer needs scikit-learn ({error}): {pip_line('sklearn')}") from error
 
 
 class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

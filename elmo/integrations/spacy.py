@@ -16,7 +16,7 @@ from typing import Any, no_type_check
 import numpy as np
 import torch
 
-from elmo.errors import InputError
+from elmo.errors import InputError, pip_line
 from elmo.forking import renew_at_fork
 
 try:
@@ -28,7 +28,7 @@ try:
     from thinc.api import Model
     from thinc.model import deserialize_attr, serialize_attr
 except ImportError as error:  # pragma: no cover
-    raise InputError(f"elmo in spaCy needs spaCy ({error}): pip install 'elmo-torch[text]'") from error
+    raise InputError(f"elmo in spaCy needs spaCy ({error}): {pip_line('text')}") from error
 
 
 class Bilm:

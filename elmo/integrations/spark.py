@@ -16,7 +16,7 @@ import torch
 from elmo.embedding.arrow import RecordBatch, embed_batches, with_errors
 from elmo.embedding.corpus import Settings, examine_model, load_embedder
 from elmo.embedding.embedder import Embedder
-from elmo.errors import InputError
+from elmo.errors import InputError, pip_line
 from elmo.text.tokenizer import Tokenizer
 
 
@@ -57,7 +57,7 @@ def _types() -> Any:
     try:
         from pyspark.sql import types  # type: ignore[import-not-found]
     except ImportError as error:
-        raise InputError(f"Spark needs pyspark ({error}): pip install 'elmo-torch[spark]'") from error
+        raise InputError(f"Spark needs pyspark ({error}): {pip_line('spark')}") from error
     return types
 
 

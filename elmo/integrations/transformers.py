@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.config import from_dict, to_dict
-from elmo.errors import InputError, shown
+from elmo.errors import InputError, pip_line, shown
 from elmo.formats import Mix, Model, native
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig
@@ -34,7 +34,7 @@ try:
 
     from elmo.integrations.transformers_tokenizer import ElmoTokenizer
 except ImportError as error:  # pragma: no cover
-    raise InputError(f"ElmoModel needs transformers ({error}): pip install 'elmo-torch[transformers]'") from error
+    raise InputError(f"ElmoModel needs transformers ({error}): {pip_line('transformers')}") from error
 
 
 class ElmoConfig(PretrainedConfig):

@@ -11,7 +11,7 @@ from typing import Any, Self
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from elmo.errors import InputError
+from elmo.errors import InputError, pip_line
 from elmo.formats import native
 from elmo.text.batching import to_batch
 from elmo.text.given import check_tokens
@@ -21,7 +21,7 @@ from elmo.text.tokenizer import WHITESPACE, Tokenizer
 try:
     from transformers import BatchEncoding, PreTrainedTokenizer
 except ImportError as error:  # pragma: no cover
-    raise InputError(f"ElmoTokenizer needs transformers ({error}): pip install 'elmo-torch[transformers]'") from error
+    raise InputError(f"ElmoTokenizer needs transformers ({error}): {pip_line('transformers')}") from error
 
 PAD = "<PAD>"
 IGNORED = {"verbose", "return_attention_mask"}

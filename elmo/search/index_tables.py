@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from elmo.embedding.embedder import Embedder
-from elmo.errors import InputError
+from elmo.errors import InputError, pip_line
 from elmo.search.index_record import IndexRecord
 from elmo.text.characters import is_utf8
 from elmo.text.records import Place, TextRecord
@@ -35,7 +35,7 @@ def import_lancedb() -> Any:
         import lancedb
         import pyarrow  # noqa: F401
     except ImportError as error:
-        raise InputError(f"an index needs LanceDB ({error}): pip install 'elmo-torch[index]'") from error
+        raise InputError(f"an index needs LanceDB ({error}): {pip_line('index')}") from error
     return lancedb
 
 

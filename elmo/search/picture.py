@@ -11,7 +11,7 @@ from jaxtyping import Float
 from elmo.disk import figure as figure_file
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.texts import texts_and_tokens
-from elmo.errors import InputError, did_you_mean, shown
+from elmo.errors import InputError, did_you_mean, pip_line, shown
 from elmo.search.nearest import even_places, in_context, layer_numbers, query_vectors
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def draw(panels: Sequence[Panel], title: str = "", columns: int = 4) -> "Figure"
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise InputError(f"a picture needs matplotlib ({error}): pip install 'elmo-torch[probes]'") from error
+        raise InputError(f"a picture needs matplotlib ({error}): {pip_line('probes')}") from error
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(PANEL * columns, PANEL * rows), layout="constrained")

@@ -12,7 +12,7 @@ import safetensors.numpy
 from starlette.responses import Response
 
 from elmo.embedding.texts import SplitText
-from elmo.errors import InputError
+from elmo.errors import InputError, pip_line
 
 JSON, NPY, NPZ = "application/json", "application/x-npy", "application/x-npz"
 SAFETENSORS, ARROW = "application/x-safetensors", "application/vnd.apache.arrow.stream"
@@ -120,7 +120,7 @@ def _arrow(splits: Sequence[SplitText], arrays: Sequence[np.ndarray]) -> bytes:
     try:
         import pyarrow as pa
     except ImportError as error:
-        raise InputError(f"{ARROW} needs pyarrow ({error}): pip install 'elmo-torch[store]' on the server") from error
+        raise InputError(f"{ARROW} needs pyarrow ({error}): {pip_line('store')} on the server") from error
     numbers = [pa.array(array.reshape(-1)) for array in arrays]
     offsets = np.cumsum([0, *(len(part) for part in numbers)])
     columns = {

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from elmo.errors import InputError
+from elmo.errors import InputError, pip_line
 
 try:
     import uvicorn
@@ -22,7 +22,7 @@ try:
     from elmo.server.guard import Traffic
     from elmo.server.service import ServeConfig, Service
 except ImportError as error:  # pragma: no cover
-    raise InputError(f"the server needs the extra serve ({error}): pip install 'elmo-torch[serve]'") from error
+    raise InputError(f"the server needs the extra serve ({error}): {pip_line('serve')}") from error
 
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 LOCAL = "127.0.0.1", "[::1]", "localhost"

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from elmo.config import to_dict
-from elmo.errors import InputError
+from elmo.errors import InputError, pip_line
 from elmo.text.normalization import check_steps
 
 MAX_STRINGS = 500_000  # spaCy keeps every word it has seen: about 0.1 GB at this number
@@ -181,7 +181,7 @@ def _load_spacy(language: str) -> Any:
         import spacy
     except ImportError as error:
         raise InputError(
-            f"tokens = 'spacy' needs spaCy ({error}): pip install 'elmo-torch[text]', or give tokenised text and tokens"
+            f"tokens = 'spacy' needs spaCy ({error}): {pip_line('text')}, or give tokenised text and tokens"
             " = 'whitespace' (--pretokenized)"
         ) from error
     try:
@@ -203,7 +203,7 @@ def _load_pysbd(language: str) -> Callable[[str], Iterator[str]]:
         import pysbd
     except ImportError as error:
         raise InputError(
-            f"sentences = 'pysbd' needs pysbd ({error}): pip install 'elmo-torch[text]', or sentences = 'rule'"
+            f"sentences = 'pysbd' needs pysbd ({error}): {pip_line('text')}, or sentences = 'rule'"
         ) from error
     try:
         segmenter = pysbd.Segmenter(language=language, clean=False)

@@ -15,7 +15,7 @@ from torch import Tensor, distributed, nn
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
-from elmo.errors import Failure, InputError
+from elmo.errors import Failure, InputError, pip_line
 from elmo.training.memory import keep_freed_memory
 
 try:
@@ -24,7 +24,7 @@ try:
     from lightning_fabric.utilities.exceptions import MisconfigurationException
 except ImportError as error:  # pragma: no cover
     raise InputError(
-        f"lightning-fabric is missing ({error}): pip install 'elmo-torch[train]'; task models need the extra tasks,"
+        f"lightning-fabric is missing ({error}): {pip_line('train')}; task models need the extra tasks,"
         " reports the extra probes"
     ) from error
 

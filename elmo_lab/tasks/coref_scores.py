@@ -11,7 +11,7 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 
 import numpy as np
 
-from elmo.errors import InputError
+from elmo.errors import InputError, pip_line
 from elmo_lab.tasks.scores import Counts
 
 Clusters = Iterable[Iterable[Hashable]]
@@ -104,7 +104,7 @@ def _best_alignment(similarities: Sequence[Sequence[float]]) -> float:
     try:
         from scipy.optimize import linear_sum_assignment
     except ImportError as error:
-        raise InputError(f"CEAF (coreference) needs SciPy ({error}): pip install 'elmo-torch[tasks]'") from error
+        raise InputError(f"CEAF (coreference) needs SciPy ({error}): {pip_line('tasks')}") from error
     if not similarities or not similarities[0]:
         return 0.0
     matrix = np.array(similarities)

@@ -173,7 +173,7 @@ def test_native_save_never_replaces_a_folder_that_holds_something_else(tmp_path)
 def test_native_other_version_is_named(tmp_path):
     folder = saved(tmp_path)
     change_config(folder, version=7)
-    with refused("config.json", "version is 7", "pip install -U"):
+    with refused("config.json", "version is 7", "install the latest"):
         formats.load(folder)
 
 

@@ -104,4 +104,4 @@ def test_commands_list_it_and_refuse_one_of_another_version(tmp_path):
     done = run_fresh("info", "oak-tiny", env=variables)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "version is 2" in done.stderr
-    assert "pip install -U" in done.stderr
+    assert "install the latest" in done.stderr

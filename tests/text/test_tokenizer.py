@@ -78,9 +78,9 @@ def test_line_and_whitespace_need_no_package(monkeypatch):
     text = "One . Two .\tThree"
     assert Tokenizer(TextConfig("whitespace", "line")).sentences(text) == [["One", ".", "Two", ".", "Three"]]
     assert Tokenizer(TextConfig("whitespace", "rule")).sentences(text) == [["One", "."], ["Two", "."], ["Three"]]
-    with refused("pip install 'elmo-torch[text]'"):
+    with refused("pip install", "[text]"):
         Tokenizer(TextConfig())
-    with refused("pip install 'elmo-torch[text]'"):
+    with refused("pip install", "[text]"):
         Tokenizer(TextConfig("whitespace", "pysbd"))
 
 
