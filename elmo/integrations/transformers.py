@@ -86,8 +86,9 @@ class ElmoConfig(PretrainedConfig):
 class ElmoModel(PreTrainedModel):
     """The biLM. `last_hidden_state` (B, T, D) is its top layer; `hidden_states` are all layers, the token layer first.
 
-    `input_ids` (B, T, C) are from `ElmoTokenizer`, with the boundaries `<S>` and `</S>` first and last. Their zeros are
-    padding, with zero vectors; `attention_mask` says the same and is not used.
+    `input_ids` (B, T, C) are from `ElmoTokenizer`: a row is a text, whose sentences stand between the boundaries `<S>`
+    and `</S>`, and the biLM reads each sentence alone. Zeros are padding, with zero vectors; `attention_mask` says the
+    same and is not used.
     """
 
     config_class = ElmoConfig
@@ -157,9 +158,24 @@ class ElmoModel(PreTrainedModel):
         there = input_ids[:, :, 0] != 0
         if (there[:, 1:] > there[:, :-1]).any():
             raise InputError("input_ids has padding before a token; pad on the right: tokenizer.padding_side = 'right'")
-        layers = self.bilm(Batch(input_ids, there.sum(dim=1))).layers
+        layers = self._read(input_ids, there)
         wanted = self.config.output_hidden_states if as_tuple is None else as_tuple
         return layers, tuple(layers) if wanted else None
+
+    def _read(self, input_ids: Tensor, there: Tensor) -> Tensor:
+        """Returns all layers (N, B, T, D) of texts; each of their sentences is a row for the biLM."""
+        rows, steps = there.nonzero(as_tuple=True)
+        begins = _sentence_begins(input_ids, there)[rows, steps]
+        first = begins.nonzero()[:, 0]
+        sentence = begins.cumsum(0) - 1
+        place = torch.arange(len(rows), device=rows.device) - first[sentence]
+        lengths = sentence.bincount()
+        ids = input_ids.new_zeros(len(first), max(lengths.tolist(), default=0), input_ids.shape[2])
+        ids[sentence, place] = input_ids[rows, steps]
+        read = self.bilm(Batch(ids, lengths)).layers
+        layers = read.new_zeros(len(read), *there.shape, read.shape[-1])
+        layers[:, rows, steps] = read[:, sentence, place]
+        return layers
 
     def _init_weights(self, module: nn.Module) -> None:
         """Initializes new modules; the biLM initializes itself."""
@@ -219,6 +235,16 @@ def _of_8_bit_rows(name: Any, options: dict[str, Any]) -> dict[str, Tensor] | No
     except OSError:  # transformers will report it
         return None
     return None if file is None else native.read_int8(Path(file))
+
+
+def _sentence_begins(input_ids: Tensor, there: Tensor) -> Tensor:
+    """Returns where sentences begin (B, T): first in a row, and where the row's `<S>` follows its `</S>`."""
+    last = (there.sum(dim=1) - 1).clamp(min=0)
+    end = input_ids[torch.arange(len(input_ids), device=last.device), last]
+    is_end = (input_ids == end[:, None]).all(dim=-1)
+    begins = (input_ids == input_ids[:, :1]).all(dim=-1)
+    begins[:, 1:] &= is_end[:, :-1]
+    return begins
 
 
 def _loss(logits: Tensor, labels: Tensor, count: Tensor | int | None) -> Tensor:

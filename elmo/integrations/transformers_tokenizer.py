@@ -3,7 +3,7 @@
 As in transformers, it is separate from the model, so that data can be prepared without one.
 """
 
-import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -11,11 +11,13 @@ from typing import Any, Self
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from elmo.errors import InputError, pip_line
+from elmo.embedding.texts import SplitText, split_texts
+from elmo.errors import InputError, pip_line, shown
 from elmo.formats import native
 from elmo.text.batching import to_batch
-from elmo.text.given import check_tokens
+from elmo.text.given import SENTENCES, TEXTS, check_outer, token_lists
 from elmo.text.marks import BOS, EOS
+from elmo.text.records import Span
 from elmo.text.tokenizer import WHITESPACE, Tokenizer
 
 try:
@@ -51,11 +53,11 @@ class Encoding:
 
 
 class ElmoTokenizer(PreTrainedTokenizer):
-    """Turns text into the ids of its words' characters, (B, T, C), between the boundaries `<S>` and `</S>`.
+    """Turns text into the ids of its words' characters, (B, T, C).
 
-    Words come from the model's own tokenizer, or are given (`is_split_into_words`). A row is one sentence, so a
-    text of several sentences gets a warning. `ElmoTokenizer` needs the model's `config.json` and, for a model that
-    reads words, the list of its words.
+    A row is a text, and has the boundaries `<S>` and `</S>` around each of its sentences. Sentences and words are those
+    of `Embedder.embed`, or the words of one sentence are given (`is_split_into_words`). `ElmoTokenizer` needs the
+    model's `config.json` and, for a model that reads words, the list of its words.
     """
 
     vocab_files_names = {  # noqa: RUF012  (as its base class has it)
@@ -73,7 +75,6 @@ class ElmoTokenizer(PreTrainedTokenizer):
         self._vocabulary = words if config.char_cnn is None else None
         self._size = config.ids_per_token
         self._tokenizer = Tokenizer(text or WHITESPACE)
-        self._split = self._tokenizer.tokens
         self._normalize = () if text is None else text.normalize
         names = [native.CONFIG] if config.char_cnn else [native.CONFIG, native.VOCABULARY, native.LEXICON]
         self._files = {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
@@ -96,19 +97,20 @@ class ElmoTokenizer(PreTrainedTokenizer):
     ) -> BatchEncoding:
         """Encodes texts as in transformers. Offsets count from the start of the text or, for given words, of the word.
 
-        Raises InputError for what an ELMo cannot read: pairs, and sentences without boundaries.
+        Raises InputError for what is no text, and for pairs of texts and sentences without boundaries, which ELMo
+        cannot read.
         """
         self._check_sides()
         refused = {"text_pair": text_pair is not None, "add_special_tokens=False": not add_special_tokens}
         refused |= {name: value for name, value in others.items() if name not in IGNORED}
         if named := ", ".join(name for name, value in refused.items() if value):
-            raise InputError(f"ElmoTokenizer has no {named}; it reads one sentence at a time, with its boundaries")
+            raise InputError(
+                f"ElmoTokenizer has no {named}; it reads one text at a time, with the boundaries of its sentences"
+            )
         strategy, cut, size, _ = self._get_padding_truncation_strategies(padding, truncation, max_length)
         limit = None if size is None or cut.value == "do_not_truncate" else size
-        is_batch = isinstance(text, list | tuple) and (
-            not is_split_into_words or (len(text) > 0 and isinstance(text[0], list | tuple))
-        )
-        encodings = [self._encoding(each, is_split_into_words, limit) for each in (text if is_batch else [text])]
+        is_batch, texts = self._of_words(text) if is_split_into_words else self._of_text(text)
+        encodings = [_encoding(each, limit) for each in texts]
         ids = self._ids(encodings)
         if strategy.value != "do_not_pad":
             wanted = size if strategy.value == "max_length" else None
@@ -147,7 +149,7 @@ class ElmoTokenizer(PreTrainedTokenizer):
 
     def tokenize(self, text: str, **_: Any) -> list[str]:
         """Returns the words of a text."""
-        return self._split(text)
+        return list(SplitText.of(text, self._tokenizer).tokens)
 
     def get_vocab(self) -> dict[str, int]:
         """Returns only the padding token, since every other token has the ids of its characters instead of one id."""
@@ -165,30 +167,21 @@ class ElmoTokenizer(PreTrainedTokenizer):
                 file.write_bytes(content)
         return tuple(map(str, files))
 
-    def _encoding(self, text: Any, is_split: bool, limit: int | None) -> Encoding:
-        kinds: Any = (list, tuple) if is_split else str
-        if not isinstance(text, kinds):
-            raise InputError(
-                f"{str(text)[:40]!r} is given with is_split_into_words={is_split}; expected are strings with False,"
-                " lists of words with True"
-            )
-        words = list(text) if is_split else self._split(text)
-        check_tokens([words])
-        if not is_split and len(self._tokenizer.divided(words)) > 1:
-            warnings.warn(
-                f"{text[:40]!r} has several sentences, which are read as one, though the model was trained on one at a"
-                " time; give each sentence as a text of its own, as elmo.load().split(text) finds them",
-                stacklevel=4,
-            )
-        words = words if limit is None else words[: max(0, limit - 2)]
-        offsets, end = [], 0
-        for word in words:
-            begin = 0 if is_split else text.find(word, end)  # there is only whitespace between words
-            if begin < 0:  # the tokenizer leaves out what UTF-8 cannot express
-                raise InputError(f"{text[:40]!r} has half of a surrogate pair; give whole characters")
-            end = begin + len(word)
-            offsets.append((begin, end))
-        return Encoding([BOS, *words, EOS], [None, *range(len(words)), None], [(0, 0), *offsets, (0, 0)])
+    def _of_text(self, text: Any) -> tuple[bool, list[SplitText]]:
+        """Returns whether several texts are given, and the texts."""
+        is_batch = not isinstance(text, str)
+        texts = list(check_outer(text, f"a text, or {TEXTS}")) if is_batch else [text]
+        if any(isinstance(each, list | tuple) for each in texts):
+            raise InputError(f"{shown(text)} has lists; lists of words need is_split_into_words=True")
+        return is_batch, list(split_texts(texts, text, lambda: self._tokenizer))
+
+    def _of_words(self, words: Any) -> tuple[bool, list[SplitText]]:
+        """Returns whether several sentences are given, and the sentences."""
+        if isinstance(words, str):
+            raise InputError(f"{shown(words)} is a string; is_split_into_words=True needs a list of words")
+        given = list(check_outer(words, SENTENCES))
+        is_batch = any(isinstance(each, Iterable) and not isinstance(each, str | bytes) for each in given)
+        return is_batch, [SplitText.of_tokens(sentence) for sentence in token_lists(given if is_batch else [given])]
 
     def _ids(self, encodings: list[Encoding]) -> Int[Tensor, "B T C"]:
         sentences = [encoding.tokens[1:-1] for encoding in encodings]
@@ -211,6 +204,25 @@ class ElmoTokenizer(PreTrainedTokenizer):
         if token not in self.get_vocab():
             raise InputError(f"{token!r} has no id, but the ids of its characters; call the tokenizer: tokenizer(text)")
         return self.get_vocab()[token]
+
+
+def _encoding(text: SplitText, limit: int | None) -> Encoding:
+    """Returns a text with boundaries around its sentences, cut at `limit` tokens; the last one is always `</S>`."""
+    spans = text.offsets if text.text else [(0, len(token)) for token in text.tokens]
+    if spans is None:  # spaCy does not get what UTF-8 cannot express
+        raise InputError(f"{shown(text.text, 40)} has half of a surrogate pair; give whole characters")
+    tokens: list[str] = []
+    words: list[int | None] = []
+    offsets: list[Span] = []
+    for begin, end in text.sentences or [(0, 0)]:
+        if limit is not None:
+            end = min(end, begin + max(0, limit - len(tokens) - 2))
+            if tokens and begin == end:
+                break
+        tokens += [BOS, *text.tokens[begin:end], EOS]
+        words += [None, *range(begin, end), None]
+        offsets += [(0, 0), *spans[begin:end], (0, 0)]
+    return Encoding(tokens, words, offsets)
 
 
 def _lists(column: Tensor, lengths: list[int]) -> list[Any]:

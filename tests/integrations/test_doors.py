@@ -148,7 +148,7 @@ def test_every_door_gives_the_numbers_of_the_embedder(folder, door, layers):
 NO_TOKENS = {
     by_sklearn: "is a string; a list of texts is expected",
     by_sentence_transformers: "a string or a list of tokens is expected",
-    by_transformers: "expected are strings with False, lists of words with True",
+    by_transformers: "is_split_into_words=True needs a list of words",
     by_allennlp: "is the string",
     by_simple_elmo: "is the string",
     by_elmoformanylangs: "is the string",
@@ -271,14 +271,23 @@ def test_a_document_without_sentences_gets_those_of_the_model(of_english) -> Non
     assert not doc.has_annotation("SENT_START"), "the component adds vectors alone"
 
 
-def test_transformers_warns_of_several_sentences_in_a_row(of_english) -> None:
-    from transformers import AutoTokenizer
+@pytest.mark.parametrize("frozen", [True, False])
+def test_transformers_reads_each_sentence_of_a_text_alone(of_english, frozen) -> None:
+    from transformers import AutoModel, AutoTokenizer
 
     import elmo.integrations.transformers  # noqa: F401
 
-    tokenizer = AutoTokenizer.from_pretrained(of_english)
-    with pytest.warns(UserWarning, match="several sentences"):
-        tokenizer(TEXTS[0])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        tokenizer("The cat ran!")
+    texts = [*TEXTS, "", "One. Two! Three? Four. " * 3]
+    model = AutoModel.from_pretrained(of_english, frozen=frozen)
+    batch = AutoTokenizer.from_pretrained(of_english)(texts, padding=True, return_tensors="pt")
+    output = model(**batch)
+    assert output.last_hidden_state.requires_grad is not frozen
+    expected = Embedder.load(of_english, device="cpu").embed(texts, "top")
+    assert [len(vectors.sentences) for vectors in expected] == [3, 1, 0, 12]
+    for row, (seen, vectors) in enumerate(zip(output.last_hidden_state.detach().numpy(), expected, strict=True)):
+        words = batch.word_ids(row)
+        assert [word for word in words if word is not None] == list(range(len(vectors)))
+        np.testing.assert_allclose(seen[[word is not None for word in words]], vectors, atol=1e-5)
+        there = batch["attention_mask"][row].bool().numpy()
+        assert not seen[~there].any()
+        assert seen[there].any(axis=1).all(), "boundaries have vectors, too"

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 import torch
 import transformers
@@ -159,14 +160,25 @@ def test_words_know_where_they_come_from(tmp_path):
     native.save(replace(tiny_model(), text=TextConfig()), tmp_path / "english")
     tokenizer, text = AutoTokenizer.from_pretrained(tmp_path / "english"), "Don't  stop, (東京)\nnow!"
     batch = tokenizer(text, return_offsets_mapping=True, return_special_tokens_mask=True)
-    words = [text[begin:end] for begin, end in batch["offset_mapping"][1:-1]]
+    words = [text[begin:end] for begin, end in batch["offset_mapping"] if end]
     assert words == ["Do", "n't", "stop", ",", "(", "東京", ")", "now", "!"] == tokenizer.tokenize(text)
-    assert batch.tokens() == ["<S>", *words, "</S>"]
-    assert batch.word_ids() == [None, *range(9), None]
-    assert batch.sequence_ids() == [None, *[0] * 9, None]
-    assert batch["special_tokens_mask"] == [1, *[0] * 9, 1]
-    assert len(batch["input_ids"]) == 11
-    assert np.array(batch["input_ids"]).shape == (11, 50)
+    assert batch.tokens() == ["<S>", *words[:7], "</S>", "<S>", *words[7:], "</S>"]
+    assert batch.word_ids() == [None, *range(7), None, None, 7, 8, None]
+    assert batch.sequence_ids() == [None, *[0] * 7, None, None, 0, 0, None]
+    assert batch["special_tokens_mask"] == [1, *[0] * 7, 1, 1, 0, 0, 1]
+    assert np.array(batch["input_ids"]).shape == (13, 50)
+
+
+def test_a_text_is_cut_at_the_end_of_a_sentence_or_within_it(tmp_path):
+    native.save(replace(tiny_model(), text=TextConfig()), tmp_path / "english")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "english")
+    words = ["We", "won", ".", "Go", "on", "!"]
+    whole = ["<S>", *words[:3], "</S>", "<S>", *words[3:], "</S>"]
+    for size, kept in {2: 0, 3: 1, 5: 3, 6: 3, 7: 3, 8: 4, 9: 5, 10: 6, 11: 6}.items():
+        cut = tokenizer("We won. Go on!", truncation=True, max_length=size)
+        assert len(cut["input_ids"]) <= size
+        assert [token for token in cut.tokens() if token not in ("<S>", "</S>")] == words[:kept]
+        assert cut.tokens() == [*whole[: len(cut.tokens()) - 1], "</S>"]
 
 
 def test_padding_cutting_and_lists_as_in_transformers(characters):
@@ -317,8 +329,23 @@ def test_accumulated_gradients_are_those_of_one_batch(characters, tmp_path, batc
     ("text", "options", "said"),
     [
         ("a text", {"is_split_into_words": True}, "'a text'; is_split_into_words=True"),
-        ([["a"]], {}, "strings; False"),
+        ([["a"]], {}, "['a']; is_split_into_words=True"),
         ([["a", 3]], {"is_split_into_words": True}, "strings"),
+        (None, {}, "None"),
+        (["a", None], {}, "text 1; missing"),
+        (pandas.Series(["a", float("nan")], index=["x", "y"]), {}, "text 1; 'y'; missing"),
+        (b"a text", {}, "decode"),
+        (["a", b"a text"], {}, "text 1; decode"),
+        (3, {}, "3"),
+        ({"a": "b"}, {}, "order"),
+        ({"a", "b"}, {}, "order"),
+        (pandas.DataFrame({"text": ["a"]}), {}, "columns"),
+        (["a", None], {"is_split_into_words": True}, "token None"),
+        ([["a"], None], {"is_split_into_words": True}, "sentence 1; missing"),
+        ([["a"], "b"], {"is_split_into_words": True}, "sentence 1; 'b'"),
+        ([[["a"]]], {"is_split_into_words": True}, "['a']"),
+        ([b"a"], {"is_split_into_words": True}, "decode"),
+        (None, {"is_split_into_words": True}, "None"),
         ("a", {"text_pair": "b"}, "text_pair"),
         ("a", {"add_special_tokens": False}, "add_special_tokens=False"),
         ("a", {"return_overflowing_tokens": True}, "return_overflowing_tokens"),
@@ -330,12 +357,23 @@ def test_what_is_no_text_is_a_value_error_of_one_line(characters, text, options,
     assert isinstance(caught.value, InputError)
 
 
-def test_half_of_a_surrogate_pair_is_refused(characters, monkeypatch):
+def test_half_of_a_surrogate_pair_is_refused(tmp_path):
     """spaCy's tokenizers leave it out, so the word is not in the text."""
-    tokenizer = AutoTokenizer.from_pretrained(characters)
-    monkeypatch.setattr(tokenizer, "_split", lambda text: ["abcd", "e"])
+    native.save(replace(tiny_model(), text=TextConfig()), tmp_path / "english")
     with refused("surrogate"):
-        tokenizer("ab\ud83dcd e")
+        AutoTokenizer.from_pretrained(tmp_path / "english")("ab\ud83dcd e")
+
+
+def test_texts_and_words_of_numpy_and_pandas(characters):
+    tokenizer = AutoTokenizer.from_pretrained(characters)
+    expected = dict(tokenizer(TEXTS))
+    for texts in (np.array(TEXTS), list(np.array(TEXTS)), tuple(TEXTS), pandas.Series(TEXTS)):
+        assert dict(tokenizer(texts)) == expected
+    assert dict(tokenizer(np.str_(TEXTS[0]))) == dict(tokenizer(TEXTS[0]))
+    words = [np.array(sentence, str) for sentence in SENTENCES]
+    assert dict(tokenizer(words, is_split_into_words=True)) == expected
+    assert dict(tokenizer(words[0], is_split_into_words=True)) == dict(tokenizer(TEXTS[0]))
+    assert tokenizer.encode(np.str_(TEXTS[0])) == tokenizer.encode(TEXTS[0])
 
 
 @pytest.mark.parametrize("name", ["padding_side", "truncation_side"])
