@@ -142,6 +142,16 @@ def check_output(folder: Path, overwrite: bool, resume: bool = False, checkpoint
         raise InputError(f"{folder}: the output exists; {remedy}, or name another --output")
 
 
+def check_replaced(folder: Path, kind: str, name: str) -> None:
+    """Raises InputError if `folder` holds the record of something else, which would be lost."""
+    try:
+        found = read(folder)
+    except InputError:  # there is none, or a damaged one
+        return
+    if (found.kind, found.name) != (kind, name):
+        raise InputError(f"{folder}: holds the record of the {found.kind} {found.name!r}; name another --output")
+
+
 def make_output(folder: Path) -> None:
     """Creates the folder before a probe computes for hours. Raises OSError with the remedy if that fails."""
     try:

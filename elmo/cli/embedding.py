@@ -165,16 +165,18 @@ def _refuse(arguments: argparse.Namespace, names: Sequence[str], why: str) -> No
 
 
 def _embed_file(arguments: argparse.Namespace) -> None:
-    from elmo.disk.files import check_output
+    from elmo import formats
+    from elmo.disk.files import check_distinct, check_output
     from elmo.embedding.embedder import Embedder
     from elmo.embedding.job import embed_file
     from elmo.embedding.layers import parse_layers
     from elmo.embedding.store import check_vectors_path
     from elmo.text.records import kind_of
 
-    inputs = (arguments.input, arguments.model, arguments.weights)
+    inputs = (arguments.input, *formats.files_of(arguments.model, arguments.weights))
     for output in filter(None, (arguments.output, arguments.rows)):
         check_output(Path(output), arguments.overwrite, inputs=inputs)
+    check_distinct(arguments.output, arguments.rows)
     check_vectors_path(Path(arguments.output), arguments.overwrite)
     kind = arguments.kind or kind_of(arguments.input)
     options = {name: getattr(arguments, name) for name in ("state", "memory", "batch_tokens", "device", "precision")}
@@ -285,6 +287,7 @@ def allennlp_verb(arguments: argparse.Namespace) -> None:
 
 
 def types_verb(arguments: argparse.Namespace) -> None:
+    from elmo import formats
     from elmo.disk.files import check_output
     from elmo.embedding.embedder import Embedder
     from elmo.embedding.job import FileLines
@@ -294,7 +297,7 @@ def types_verb(arguments: argparse.Namespace) -> None:
 
     take_output(arguments, most=1)
     (arguments.input,), output = arguments.input, Path(arguments.output)
-    check_output(output, arguments.overwrite, inputs=(arguments.input, arguments.model))
+    check_output(output, arguments.overwrite, inputs=(arguments.input, *formats.files_of(arguments.model)))
     embedder = Embedder.load(arguments.model, device=arguments.device)
     kind = arguments.kind or kind_of(arguments.input)
     tokenizer = tokenizer_of(embedder.text, arguments) if kind == "text" else None

@@ -98,6 +98,8 @@ def add_verbs(verbs: Any) -> None:
 
 
 def index_verb(arguments: argparse.Namespace) -> None:
+    from elmo import formats
+    from elmo.disk.files import check_output
     from elmo.search import index
     from elmo.text import corpus
     from elmo.text.corpus_records import CorpusRecords
@@ -107,8 +109,9 @@ def index_verb(arguments: argparse.Namespace) -> None:
     take_output(arguments)
     if arguments.limit is not None and arguments.limit < 1:
         raise InputError(f"--max-words is {arguments.limit}; at least 1 is expected")
+    paths, output = corpus.expand_patterns(arguments.input), Path(arguments.output)
+    check_output(output, arguments.overwrite, index.FILES, (*paths, *formats.files_of(arguments.model)))
     card, embedder = _opened(arguments.model, arguments.state)
-    paths = corpus.expand_patterns(arguments.input)
     unknown = None if "text" in set(map(kind_of, paths)) else WHITESPACE  # only text gets a warning about it
     tokenizer = tokenizer_of(embedder.text or unknown, arguments)
     record = index.IndexRecord(
@@ -121,7 +124,7 @@ def index_verb(arguments: argparse.Namespace) -> None:
         arguments.limit,
         arguments.state,
     )
-    records, output = CorpusRecords(paths, tokenizer), Path(arguments.output)
+    records = CorpusRecords(paths, tokenizer)
     with Counter("tokens", arguments.quiet) as counter:
 
         def follow(done: int) -> None:
@@ -180,11 +183,14 @@ Given = tuple[tuple[str, ...], int] | None
 
 
 def _check_figure(arguments: argparse.Namespace) -> None:
+    from elmo import formats
     from elmo.disk.files import check_output
     from elmo.search.picture import check_path
 
     check_path(Path(arguments.figure))
-    check_output(Path(arguments.figure), arguments.overwrite, inputs=(arguments.text,))
+    model = () if arguments.model is None else formats.files_of(arguments.model)
+    inputs = (arguments.text, arguments.index, arguments.vectors, *model)
+    check_output(Path(arguments.figure), arguments.overwrite, inputs=inputs)
 
 
 def _draw(arguments: argparse.Namespace, queries: Sequence[Any], vectors: Any, layer: int) -> None:

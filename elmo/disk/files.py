@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
+from itertools import combinations
 from pathlib import Path
 from secrets import token_hex
 from typing import BinaryIO
@@ -61,6 +62,14 @@ def check_output(
         raise NotADirectoryError(errno.ENOTDIR, "is a file; name a folder", str(path))
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "the output's folder does not exist; create it", str(path.parent))
+
+
+def check_distinct(*outputs: str | Path | None) -> None:
+    """Raises InputError if two outputs of a command are the same, or one lies in another; None is no output."""
+    places = [Path(each).resolve() for each in outputs if each is not None]
+    for one, other in combinations(places, 2):
+        if one == other or one in other.parents or other in one.parents:
+            raise InputError(f"{other}: two outputs are named so, and one would be lost; name another for one of them")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from elmo.disk.files import atomic_path, check_output
+from elmo.disk.files import atomic_path, check_distinct, check_output
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import Layers
 from elmo.embedding.parts import embedded_in_parts, written_in_parts
@@ -74,8 +74,7 @@ def embed_file(
     inputs = [source] if named else []
     if index is not None:
         check_output(Path(index), overwrite, inputs=[*inputs, output])
-        if Path(index).absolute() == output.absolute():
-            raise InputError(f"{output}: is both the output and --rows; name another file for one of them")
+        check_distinct(output, index)
     check_output(output, overwrite, inputs=inputs)
     kind = kind or (kind_of(source) if named else "text")
     if kind == "text" and tokenizer is None:

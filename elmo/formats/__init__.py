@@ -33,6 +33,8 @@ REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 TRAINED = "model"
 """The model's folder inside a training run."""
 DEFAULT_MODEL = "english-base"
+PART_OF_A_MODEL = re.compile(r"\.(json|hdf5|h5|safetensors|pkl|index|meta|data-\d+-of-\d+)$|vocab")
+"""Matches the names of files that hold a model together with others beside them."""
 LONGEST_NAME = 255
 """The most bytes of a file's name on common systems."""
 
@@ -108,6 +110,19 @@ def _on_the_hub(repository: str) -> Path:
             f" elmo pull {repository}"
         )
     return found
+
+
+def files_of(path: str | Path | None, weights: str | Path | None = None) -> list[Path]:
+    """Returns the files or the folder that hold a model, so that no output replaces one of them.
+
+    If one file names a model of several, the others lie beside it. Raises the errors of `find`.
+    """
+    found = find(path)
+    if weights is not None:
+        return [found, find(weights)]
+    if found.is_dir() or is_archive(found):
+        return [found]
+    return [found, *(file for file in found.parent.iterdir() if PART_OF_A_MODEL.search(file.name))]
 
 
 def recorded_name(path: str | Path | None) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo.disk.files import atomic_path
+from elmo.disk.files import atomic_path, check_output
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import layer_selector
 from elmo.errors import InputError
@@ -101,10 +101,12 @@ class ElmoEmbedder:
         `output_format` is "all", "top" or "average". A line's dataset is named by its number, or with
         `use_sentence_keys` by the line itself; `sentence_to_index` maps lines to numbers, unless `forget_sentences`.
         An empty line has an empty dataset. `progress` gets the number of lines written.
-        Raises InputError for repeated lines with `use_sentence_keys`.
+        Raises InputError for repeated lines with `use_sentence_keys`, and if the output is the input.
         """
         if output_format not in ("all", "top", "average"):
             raise InputError(f"output_format is {output_format!r}; all, top or average is expected")
+        name = getattr(input_file, "name", None)
+        check_output(Path(output_file_path), overwrite=True, inputs=[name if isinstance(name, str) else None])
         select = layer_selector(output_format, self.elmo_bilm.num_layers)
         sentences = [line.strip() for line in input_file]
         vectors = self.embed_sentences((sentence.split() for sentence in sentences), batch_size)

@@ -85,7 +85,7 @@ def build_index(
     has a control character); OSError if the output exists.
     """
     tables.import_lancedb()  # if it is missing, this fails before a folder is made
-    check_output(output, overwrite, FILES)
+    check_output(output, overwrite, FILES, record.texts)
     output = output.resolve()  # an index behind a link is replaced, not the link
     _check_name(output, "name another output")
     part = output.with_name(output.name + PART)

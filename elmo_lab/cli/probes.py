@@ -1,6 +1,7 @@
 """`elmo probe`, which measures what each layer knows. All probes share flags; the built-in ones may have more."""
 
 import argparse
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -140,12 +141,12 @@ def probe_verb(name: str, arguments: argparse.Namespace) -> None:
     if name not in WITHOUT_SETTINGS and only_shows(arguments):
         show(arguments, made)
         return
-    figure = _figure(name, arguments)
+    figure = _figure(name, arguments, made)
     if getattr(arguments, "jobs", 1) > 1:
         run_in(arguments.jobs)
-    folder, resume = _output(probe, arguments), getattr(arguments, "resume", False)
+    folder, resume = _output(probe, arguments, made), getattr(arguments, "resume", False)
     with _alone(None if probe.checkpoint is None else folder):
-        _output(probe, arguments)  # another process may have worked here until now
+        _output(probe, arguments, made)  # another process may have worked here until now
         found = _run(probe, made, folder, resume, arguments.quiet, figure)
         if folder is not None and not probe.trains:
             record.write(folder, found)
@@ -202,8 +203,9 @@ def _run(probe: Any, made: Any, folder: Path | None, resume: bool, quiet: bool, 
     return record.probe_record(probe.name, probe.version, made, rows, card, time.monotonic() - began)
 
 
-def _output(probe: Any, arguments: argparse.Namespace) -> Path | None:
+def _output(probe: Any, arguments: argparse.Namespace, made: Any) -> Path | None:
     """Returns the output folder, if there is one. Raises InputError if it may not be written to."""
+    from elmo.disk.files import check_output
     from elmo_lab import record
 
     resume = getattr(arguments, "resume", False)
@@ -214,6 +216,9 @@ def _output(probe: Any, arguments: argparse.Namespace) -> Path | None:
     folder = Path(arguments.output)
     if not probe.trains:
         record.check_output(folder, arguments.overwrite, resume, probe.checkpoint)
+        record.check_replaced(folder, "probe", probe.name)
+        if folder.is_dir():
+            check_output(folder / record.RECORD, overwrite=True, inputs=_inputs(made))
     return folder
 
 
@@ -245,7 +250,26 @@ def print_blocks(found: Iterable[Any]) -> None:
                 print_table(list(block.head), [list(row) for row in shown])
 
 
-def _figure(name: str, arguments: argparse.Namespace) -> Path | None:
+def _inputs(made: Any) -> list[Path]:
+    """Returns the files that settings name, from this folder or from that of `data`, and the model's."""
+    from elmo import formats
+
+    model = [] if getattr(made, "model", None) is None else formats.files_of(made.model)
+    data = Path(getattr(made, "data", None) or "")
+    named = [place / name for name in _strings(config.to_dict(made)) for place in (Path(), data)]
+    return [*model, *(path for path in named if os.path.isfile(path))]  # noqa: PTH113 - Path.is_file() raises for names that are too long
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Yields the strings in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _strings(each)
+
+
+def _figure(name: str, arguments: argparse.Namespace, made: Any) -> Path | None:
     """Returns the file of --figure. Raises InputError or OSError if it cannot be written."""
     from elmo.disk.files import check_output
     from elmo.search import picture
@@ -255,7 +279,7 @@ def _figure(name: str, arguments: argparse.Namespace) -> Path | None:
         return None
     path = Path(arguments.figure)
     (picture if name == "senses" else figures).check_path(path)
-    check_output(path, arguments.overwrite)
+    check_output(path, arguments.overwrite, inputs=_inputs(made))
     return path
 
 

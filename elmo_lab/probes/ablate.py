@@ -133,7 +133,7 @@ def train_arms(config: AblateConfig, context: Context) -> list[AblationRow]:
     Raises InputError if settings or data cannot be used.
     """
     output = Path(config.output)
-    queues.check_output(output, NAME)
+    record.check_replaced(output, "probe", NAME)
     given = queues.common_settings(config.settings, config.data, config.vectors, config.model)
     queue, runs = plan(config, context.find_recipe, given)
     return queues.train_all(queue, output, given, context, lambda: write(config, queue, runs))

@@ -139,7 +139,7 @@ def train_parts(config: EfficiencyConfig, context: Context) -> list[Row]:
     Raises InputError if settings or data cannot be used.
     """
     output = Path(config.output)
-    queues.check_output(output, NAME)
+    record.check_replaced(output, "probe", NAME)
     queue = plan(config, context.find_recipe)
     given = queues.common_settings(config.settings, config.data, config.vectors, config.model)
     return queues.train_all(queue, output, given, context, lambda: write(config, queue))

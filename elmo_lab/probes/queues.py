@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from elmo import config as configs
-from elmo.errors import InputError
-from elmo_lab import record
 from elmo_lab.probes.probe import Context
 from elmo_lab.tasks import compare, train
 from elmo_lab.tasks import task as tasks
@@ -76,12 +74,6 @@ def place_for(recipe: Path, place: Place) -> str:
     if place != "paper":
         return place
     return tasks.find(name).place if name in tasks.available() else "input"
-
-
-def check_output(folder: Path, probe: str) -> None:
-    """Raises InputError if the folder has the record of something else."""
-    if (folder / record.RECORD).is_file() and (found := record.read(folder).name) != probe:
-        raise InputError(f"{folder}: holds results of the probe {found!r}, not {probe!r}; name another --output")
 
 
 def train_all(

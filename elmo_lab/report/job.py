@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from elmo.disk.files import atomic_path, check_output
+from elmo.disk.files import atomic_path, check_distinct, check_output
 from elmo.errors import InputError
 from elmo_lab.document import Document
 from elmo_lab.report import markdown, page, sections
@@ -30,9 +30,11 @@ def write_report(
         raise InputError("neither --output nor --markdown is given; name an HTML file or folder, or a Markdown file")
     file = None if output is None else _html_file(output)
     folder = None if markdown_file is None else markdown_file.with_name(f"{markdown_file.stem}-figures")
+    results = [path for path in paths if path.is_file()]
+    check_distinct(file, markdown_file, folder)
     for each in (file, markdown_file, folder):
         if each is not None and not (each.parent == output and not each.parent.exists()):
-            check_output(each, overwrite, FIGURES if each == folder else ())
+            check_output(each, overwrite, FIGURES if each == folder else (), results)
     document = sections.document(collect(paths), title)
     written: list[Path] = []
     if file is not None:

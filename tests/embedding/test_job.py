@@ -92,7 +92,7 @@ def test_lines_and_standard_input(tmp_path, embedder, monkeypatch):
 
 
 def test_output_and_index_are_two_files(tmp_path, embedder):
-    with pytest.raises(InputError, match="--rows"):
+    with pytest.raises(InputError, match="two outputs"):
         embed_file(embedder, LINES, tmp_path / "out.npz", index=tmp_path / "out.npz")
     assert list(tmp_path.iterdir()) == []
 
