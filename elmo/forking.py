@@ -1,4 +1,4 @@
-"""Renews locks, queues and threads in forked children, which lack the threads that would release or serve them."""
+"""Renews locks, queues and threads in forked children, which lack the threads of their parent."""
 
 import functools
 import os
@@ -32,6 +32,26 @@ class cached_property(functools.cached_property[T]):
         super().__init__(func)
         if sys.version_info < (3, 12):
             renew_at_fork(self, lambda made: setattr(made, "lock", RLock()))
+
+
+class _Child:
+    """A forked child of a process that has computed."""
+
+    must_settle = False
+    """Whether this process is such a child, and has not computed itself."""
+
+
+def settle_child() -> None:
+    """Limits torch to one thread in a forked child, which would wait for threads that only its parent has.
+
+    Whatever loads a model or computes vectors calls this first. A child that does neither keeps its threads.
+    """
+    if _Child.must_settle:
+        import torch
+
+        _Child.must_settle = False
+        torch.set_num_threads(1)
+    renew_at_fork(_Child, lambda child: setattr(child, "must_settle", True))
 
 
 def _renew() -> None:

@@ -105,6 +105,24 @@ def test_an_embedder_with_which_another_thread_embeds():
         assert ends(embed)
 
 
+@pytest.mark.parametrize("embeds", [False, True])
+def test_the_threads_of_a_child(embeds: bool):
+    """Only a child that embeds has one thread: torch would wait in it for threads that only its parent has."""
+    embedder = Embedder(tiny_model().bilm())
+
+    def count() -> None:
+        if embeds:
+            embedder.embed([["a", "b"]])
+        assert torch.get_num_threads() == (1 if embeds else 2)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert ends(count)
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_a_child_keeps_the_words_of_its_parent_if_no_thread_was_changing_them():
     embedder = Embedder(tiny_model().bilm())
     embedder.embed([["a", "b"]])

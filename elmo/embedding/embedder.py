@@ -28,7 +28,6 @@ from elmo.embedding.returned import Returned, cosine_similarities, given_vectors
 from elmo.embedding.texts import SplitText, TextVectors, embed_texts, split_texts, told_apart
 from elmo.embedding.words import WordVectors, word_encoder
 from elmo.errors import InputError, check_choice, check_whole, did_you_mean, shown
-from elmo.forking import renew_at_fork
 from elmo.machine import usable_device
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig
@@ -132,11 +131,6 @@ class Embedder:
         check_choice("precision", precision, get_args(ops.Precision))
         if between is not None and not callable(between):
             raise InputError(f"between is {shown(between)}; a function without arguments is expected")
-        if isinstance(warm_text, str):
-            warm_text = [warm_text]
-        for sentence in check_outer(warm_text, f"warm_text: {TEXTS}"):
-            if not isinstance(sentence, str):
-                raise InputError(f"warm_text has {shown(sentence)}; texts with spaces between tokens are expected")
         default = "cuda" if torch.cuda.is_available() else "cpu"
         self.device = usable_device(default if device is None else device)
         on_cpu = self.device.type == "cpu"
@@ -164,13 +158,11 @@ class Embedder:
         self._rows = ROWS if on_cpu else GPU_ROWS
         self.batch_size = batch_size
         self.keep_state = keep_state
-        self.warm_text = warm_text
+        self.warm_text = _checked_texts(warm_text)
         self._carried: LstmState | None = None
         self._warm: LstmState | None = None
         self._between = between
         self._own = threading.local()  # a tokenizer serves one thread
-        # A forked child would wait for threads of torch that only its parent has, whichever embedder had started them.
-        renew_at_fork(Embedder, lambda _: torch.set_num_threads(1))
 
     @classmethod
     def load(cls, path: str | Path | None = None, *, weights: str | Path | None = None, **options: Any) -> "Embedder":
@@ -426,6 +418,14 @@ def _options() -> set[str]:
     """The names of the options that `Embedder.load` passes on."""
     own = ("self", "bilm", "text", "vocabulary", "release")
     return {name for name in signature(Embedder.__init__).parameters if name not in own}
+
+
+def _checked_texts(warm_text: Any) -> Sequence[str]:
+    texts = [warm_text] if isinstance(warm_text, str) else warm_text
+    for text in check_outer(texts, f"warm_text: {TEXTS}"):
+        if not isinstance(text, str):
+            raise InputError(f"warm_text has {shown(text)}; texts with spaces between tokens are expected")
+    return texts
 
 
 def tokens_within(memory: int, config: BiLMConfig) -> int:

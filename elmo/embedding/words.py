@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from elmo.errors import InputError
-from elmo.forking import held_elsewhere, renew_at_fork
+from elmo.forking import held_elsewhere, renew_at_fork, settle_child
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig
 from elmo.text.characters import encode_words
@@ -68,6 +68,7 @@ class WordVectors:
 
     def __call__(self, words: Sequence[str]) -> Float[Tensor, "W P"]:
         """Returns the vectors (W, P) of distinct `words`."""
+        settle_child()
         with self.lock:
             new = [word for word in words if word not in self._rows]
             if not self._fit(new):
@@ -102,6 +103,7 @@ class WordVectors:
 
     def fresh(self, words: Sequence[str]) -> Float[Tensor, "W P"]:
         """Computes the vectors of `words` without the cache."""
+        settle_child()
         return self._encode(words)
 
     def _renew(self) -> None:

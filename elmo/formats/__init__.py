@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from elmo.errors import InputError, path_of, pip_line, shown
+from elmo.forking import settle_child
 from elmo.formats import cache, native, packages, published
 from elmo.formats.files import file_on_disk, is_archive, list_files, refuse_known
 from elmo.formats.stored import Description as Description
@@ -48,6 +49,7 @@ def load(path: str | Path | None = None, weights: str | Path | None = None) -> M
     Raises FileNotFoundError if nothing is there, and InputError if it is not a model, is damaged, or holds values that
     are not finite.
     """
+    settle_child()
     format_, paths = _which(path, weights)
     model = format_.load(*paths)
     check_finite(paths[-1], model)

@@ -45,8 +45,9 @@ class Bilm:
         self._files: dict[str, bytes] | None = None
         self._embedder: Any = None
         self._own_tokenizer: Any = None
+        self._shares_cores = False
         self._check()
-        renew_at_fork(self, _share_cores)
+        renew_at_fork(self, Bilm._share_cores)
 
     def read(self, docs: Sequence[Doc], layers: Any = None) -> list[np.ndarray]:
         """Returns the vectors of all tokens: (T, D), or (N, T, D) for layers "all". Whitespace has zeros.
@@ -54,6 +55,8 @@ class Bilm:
         Sentences are read separately: those of an earlier component, or, without one, those that the model's own
         settings find in the document's text.
         """
+        if self._shares_cores:
+            torch.set_num_threads(1)
         opened = self._opened()
         tokenizer = self._tokenizer(opened.text)
         parts = [
@@ -91,9 +94,13 @@ class Bilm:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        renew_at_fork(self, _share_cores)
+        renew_at_fork(self, Bilm._share_cores)
         if multiprocessing.parent_process() is not None:  # it was sent to a worker
-            _share_cores(self)
+            self._share_cores()
+
+    def _share_cores(self) -> None:
+        """Makes `read` use one thread in this process, a worker, since there is a worker for each core."""
+        self._shares_cores = True
 
     def _check(self) -> None:
         from elmo import formats
@@ -135,11 +142,6 @@ class Bilm:
             for name in native.FILES & self._files.keys():
                 (Path(folder) / name).write_bytes(self._files[name])
             return function(folder)
-
-
-def _share_cores(_: Bilm) -> None:
-    """Limits torch to one thread in a worker, since there is a worker for each core."""
-    torch.set_num_threads(1)
 
 
 class ElmoVectors(Pipe):

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from elmo import ops
 from elmo.errors import InputError, shown
+from elmo.forking import settle_child
 from elmo.model.char_cnn import CharCnn, PackedCharCnn
 from elmo.model.config import BiLMConfig
 from elmo.model.lstm import BiLstmLayer, PackedBiLstmLayer
@@ -49,6 +50,7 @@ class BiLM(nn.Module):
         `library` forces the slow products. Raises InputError if the precision or the library is not available, if
         the model is packed for others, or if a layer of its character CNN was replaced.
         """
+        settle_child()
         precision = _available(precision, library)
         if self.packed_for is not None:
             if precision != self.packed_for[0] or library not in (None, self.packed_for[1]):

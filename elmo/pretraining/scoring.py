@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from elmo.errors import InputError
+from elmo.forking import settle_child
 from elmo.formats import Model
 from elmo.model.bilm import BiLM, reading_backwards, reorder
 from elmo.model.lm_head import log_uniform
@@ -204,6 +205,7 @@ class Scorer:
 
     def _encoded(self, words: list[str]) -> Float[Tensor, "W P"]:
         """The context-free vectors of words, some at a time."""
+        settle_child()
         parts = []
         for begin in range(0, len(words), WORDS):
             if parts:
