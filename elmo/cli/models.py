@@ -24,6 +24,14 @@ from elmo.terminal import Counter, print_settings, print_table
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
+    _add_info(verbs)
+    _add_convert(verbs)
+    _add_models(verbs)
+    _add_pull(verbs)
+    _add_push(verbs)
+
+
+def _add_info(verbs: Any) -> None:
     info = add_verb(
         verbs, "info", info_verb, "describe a model from its headers alone", "elmo info run/model", "models"
     )
@@ -36,6 +44,8 @@ def add_verbs(verbs: Any) -> None:
     )
     info.add_argument("--json", action="store_true", help="print JSON")
 
+
+def _add_convert(verbs: Any) -> None:
     convert = add_verb(
         verbs,
         "convert",
@@ -61,6 +71,8 @@ def add_verbs(verbs: Any) -> None:
     convert.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     add_quiet(convert)
 
+
+def _add_models(verbs: Any) -> None:
     models = add_verb(
         verbs,
         "models",
@@ -72,6 +84,8 @@ def add_verbs(verbs: Any) -> None:
     models.add_argument("words", nargs="*", metavar="WORD", help="list only models whose row has all of these words")
     models.add_argument("--json", action="store_true", help="print JSON, with addresses, licences and their sources")
 
+
+def _add_pull(verbs: Any) -> None:
     pull = add_verb(
         verbs,
         "pull",
@@ -85,6 +99,8 @@ def add_verbs(verbs: Any) -> None:
     )
     add_quiet(pull)
 
+
+def _add_push(verbs: Any) -> None:
     push = add_verb(
         verbs,
         "push",

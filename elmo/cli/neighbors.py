@@ -24,6 +24,11 @@ from elmo.terminal import Counter
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
+    _add_neighbors(verbs)
+    _add_index(verbs)
+
+
+def _add_neighbors(verbs: Any) -> None:
     neighbors = add_verb(
         verbs,
         "neighbors",
@@ -65,7 +70,10 @@ def add_verbs(verbs: Any) -> None:
     neighbors.add_argument("--overwrite", action="store_true", help="replace the figure if it exists")
     add_splitting(neighbors)
     neighbors.add_argument("--json", action="store_true", help="print JSON lines")
+    add_quiet(neighbors)
 
+
+def _add_index(verbs: Any) -> None:
     index = add_verb(
         verbs,
         "index",
@@ -93,8 +101,7 @@ def add_verbs(verbs: Any) -> None:
     add_splitting(index)
     index.add_argument("--resume", action="store_true", help="continue an interrupted build")
     index.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
-    for parser in (neighbors, index):
-        add_quiet(parser)
+    add_quiet(index)
 
 
 def index_verb(arguments: argparse.Namespace) -> None:

@@ -12,11 +12,26 @@ from elmo.cli.arguments import LAYERS_HELP, add_model, add_verb, run_in
 from elmo.errors import InputError
 
 KEY = "ELMO_API_KEY"
-LIMITS = "wait", "timeout", "sending", "drain", "most_sentences", "most_tokens", "most_requests", "queue_tokens"
+LIMITS: dict[str, tuple[type, str]] = {
+    "wait": (float, "seconds to wait for more requests in a batch (default: 0.005)"),
+    "timeout": (float, "seconds until a request fails (default: 60)"),
+    "sending": (float, "seconds a client may take to send (default: 30)"),
+    "drain": (float, "seconds to finish accepted requests after SIGTERM (default: 30)"),
+    "most_sentences": (int, "sentences per request (default: 2048)"),
+    "most_tokens": (int, "tokens per request (default: 32768)"),
+    "most_requests": (int, "requests at a time (default: 512)"),
+    "queue_tokens": (int, "tokens in the queue (default: 262144)"),
+}
+"""The limits of `ServeConfig` that have a flag, with the type and the help of each."""
 
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
+    _add_serve(verbs)
+    _add_explore(verbs)
+
+
+def _add_serve(verbs: Any) -> None:
     serve = add_verb(
         verbs,
         "serve",
@@ -63,19 +78,12 @@ def add_verbs(verbs: Any) -> None:
         metavar="ORIGIN",
         help="allow browser requests from this origin; may be repeated (default: none)",
     )
-    serve.add_argument(
-        "--wait", type=float, metavar="S", help="seconds to wait for more requests in a batch (default: 0.005)"
-    )
-    serve.add_argument("--timeout", type=float, metavar="S", help="seconds until a request fails (default: 60)")
-    serve.add_argument("--sending", type=float, metavar="S", help="seconds a client may take to send (default: 30)")
-    serve.add_argument(
-        "--drain", type=float, metavar="S", help="seconds to finish accepted requests after SIGTERM (default: 30)"
-    )
-    serve.add_argument("--most-sentences", type=int, metavar="N", help="sentences per request (default: 2048)")
-    serve.add_argument("--most-tokens", type=int, metavar="N", help="tokens per request (default: 32768)")
-    serve.add_argument("--most-requests", type=int, metavar="N", help="requests at a time (default: 512)")
-    serve.add_argument("--queue-tokens", type=int, metavar="N", help="tokens in the queue (default: 262144)")
+    for name, (kind, about) in LIMITS.items():
+        metavar = "S" if kind is float else "N"
+        serve.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar=metavar, help=about)
 
+
+def _add_explore(verbs: Any) -> None:
     explore = add_verb(
         verbs,
         "explore",

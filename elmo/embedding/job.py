@@ -11,6 +11,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from elmo.disk.files import atomic_path, check_distinct, check_output
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import Layers
@@ -70,27 +72,18 @@ def embed_file(
     """
     named_output = Path(output)
     output = named_output.resolve() if resume else named_output  # a link's target is written in parts
-    named = isinstance(source, str | Path)
-    inputs = [source] if named else []
-    if index is not None:
-        check_output(Path(index), overwrite, inputs=[*inputs, output])
-        check_distinct(output, index)
-    check_output(output, overwrite, inputs=inputs)
-    kind = kind or (kind_of(source) if named else "text")
+    _check_outputs(source, output, index, overwrite)
+    lines, name = (FileLines(source), source) if isinstance(source, str | Path) else (source, "input")
+    kind = kind or kind_of(name)
     if kind == "text" and tokenizer is None:
         tokenizer = Tokenizer(embedder.text or WHITESPACE)
-    lines = FileLines(source) if isinstance(source, str | Path) else source
-    records = read_records(lines, kind, tokenizer, source if named else "input")
+    records = read_records(lines, kind, tokenizer, name)
     rows, tokens_seen, last, is_by_line = 0, 0, None, True
     with ExitStack() as stack:
         # The index is the last context and so ends first: if the disk is full, no index is left without its vectors.
         note = None if index is None else stack.enter_context(_open_index(Path(index), overwrite))
-        if resume:
-            target = stack.enter_context(written_in_parts(embedder, output, overwrite, layers, pool, dtype))
-            embedded = embedded_in_parts(embedder, records, output, layers, pool, dtype)
-        else:
-            target, embedded = output, embedder.embed_items(records, attrgetter("tokens"), layers, pool)
-        writer = stack.enter_context(write_vectors(target, dtype, overwrite))
+        writing = _written(embedder, records, output, overwrite, layers, pool, dtype, resume)
+        writer, embedded = stack.enter_context(writing)
         for record, vectors in embedded:
             writer.append(record.text, record.tokens, vectors)
             if note is not None:
@@ -103,6 +96,37 @@ def embed_file(
         if not rows:
             raise InputError(f"{source}: has no sentences; text is expected")
     return EmbeddedFile(named_output, rows, tokens_seen, None if is_by_line else last)
+
+
+def _check_outputs(source: Any, output: Path, index: str | Path | None, overwrite: bool) -> None:
+    """Raises an error if the output or the index exists, or if one of them is the input or the other."""
+    inputs = [source] if isinstance(source, str | Path) else []
+    if index is not None:
+        check_output(Path(index), overwrite, inputs=[*inputs, output])
+        check_distinct(output, index)
+    check_output(output, overwrite, inputs=inputs)
+
+
+@contextmanager
+def _written(
+    embedder: Embedder,
+    records: Iterator[TextRecord],
+    output: Path,
+    overwrite: bool,
+    layers: Layers,
+    pool: Pool | None,
+    dtype: Dtype,
+    resume: bool,
+) -> Iterator[tuple[Any, Iterator[tuple[TextRecord, np.ndarray]]]]:
+    """Yields the writer of the output, and the records with their vectors, in finished parts if `resume` is true."""
+    if resume:
+        with written_in_parts(embedder, output, overwrite, layers, pool, dtype) as target:
+            embedded = embedded_in_parts(embedder, records, output, layers, pool, dtype)
+            with write_vectors(target, dtype, overwrite) as writer:
+                yield writer, embedded
+        return
+    with write_vectors(output, dtype, overwrite) as writer:
+        yield writer, embedder.embed_items(records, attrgetter("tokens"), layers, pool)
 
 
 @contextmanager

@@ -33,6 +33,8 @@ class Positioned(Protocol):
 
 
 B = TypeVar("B", bound=Positioned)
+NOTHING, CHECKPOINT, STOP = range(3)
+"""What follows a step: a checkpoint if it is due, or a checkpoint and the end of this process."""
 Carried = Sequence[Tensor]
 """The state that a model passes from one batch to the next."""
 LossOf = Callable[[nn.Module, B, Carried, torch.Generator | None], tuple[Tensor, Carried]]
@@ -168,7 +170,7 @@ def fit(
     the last one when training ends. Raises RunStopped after a checkpoint if a signal asked any process to stop.
     """
     fabric, model, optimizer, config = training.fabric, training.model, training.optimizer, training.config
-    saved_at, saved_step = time.monotonic(), begin.step
+    checkpoints, saved_at, saved_step = folder / "checkpoints", time.monotonic(), begin.step
     losses = [torch.tensor(loss, device=fabric.device) for loss in begin.losses]
     with (
         Monitor(folder if fabric.is_global_zero else None, total_steps, begin.step, quiet, loggers=loggers) as monitor,
@@ -184,45 +186,51 @@ def fit(
             monitor.advance(done)
             if done % config.log_steps == 0 or done == total_steps:
                 steps.check()
-                mean = float(fabric.all_reduce(torch.stack(losses).mean(), reduce_op="mean"))  # type: ignore[arg-type]
+                mean = _average(fabric, torch.stack(losses).mean())  # waits for the GPU, and so comes before the time
                 speed = round((done - since_step) * tokens_a_step / (time.monotonic() - since))
-                numbers = {
-                    "tokens": done * tokens_a_step,
-                    "loss": mean,
-                    "norm": float(norm),
-                    "lr": rate,
-                    "tokens_per_s": speed,
-                }
-                monitor.record(done, numbers)
+                numbers = {"tokens": done * tokens_a_step, "loss": mean, "norm": float(norm), "lr": rate}
+                monitor.record(done, numbers | {"tokens_per_s": speed})
                 losses = []
             if done % config.evaluate_steps == 0 or done == total_steps:
                 steps.check()
                 model.eval()
                 monitor.record(done, {"tokens": done * tokens_a_step, **evaluate(done)})
                 model.train()
-            due = done - saved_step >= config.checkpoint_steps or done == total_steps
-            # The first evaluation may write a model, and a model without a checkpoint is not resumed.
-            due |= saved_step == 0 and ((done + 1) % config.evaluate_steps == 0 or done + 1 == total_steps)
-            late = time.monotonic() - saved_at > 60 * config.checkpoint_minutes
-            # All processes do what any of them asks for: 1 is a checkpoint, 2 is to stop after it.
-            asked = 2 if must_stop() else int(due or late)
-            if fabric.world_size > 1:  # a single process reads nothing back from the GPU here
-                wish = torch.tensor(asked, device=fabric.device)
-                asked = int(fabric.all_reduce(wish, reduce_op="max"))  # type: ignore[arg-type]
+            is_due = _is_due(config, done, total_steps, saved_step, saved_at)
+            asked = _agreed(fabric, STOP if must_stop() else CHECKPOINT if is_due else NOTHING)
             if asked:
                 steps.check()
                 progress = RankProgress(done, steps.position(), [float(loss) for loss in losses])
-                save_checkpoint(
-                    folder / "checkpoints", fabric, model, optimizer, steps.carried, progress, training.shards
-                )
+                save_checkpoint(checkpoints, fabric, model, optimizer, steps.carried, progress, training.shards)
                 saved_at, saved_step = time.monotonic(), done
-            if asked == 2 and done < total_steps:
-                raise RunStopped(
-                    f"stopped after step {done} of {total_steps}, with a checkpoint; continue with --resume"
-                )
+            if asked == STOP and done < total_steps:
+                of = f"step {done} of {total_steps}"
+                raise RunStopped(f"stopped after {of}, with a checkpoint; continue with --resume")
             if not losses:
                 since, since_step = time.monotonic(), done
     return steps.carried
+
+
+def _average(fabric: Fabric, loss: Tensor) -> float:
+    """Returns the mean over all processes."""
+    return float(fabric.all_reduce(loss, reduce_op="mean"))  # type: ignore[arg-type]
+
+
+def _is_due(config: LoopConfig, done: int, total_steps: int, saved_step: int, saved_at: float) -> bool:
+    """Whether a checkpoint is written after step `done`, if the last one was written after `saved_step`."""
+    if done - saved_step >= config.checkpoint_steps or done == total_steps:
+        return True
+    if saved_step == 0 and ((done + 1) % config.evaluate_steps == 0 or done + 1 == total_steps):
+        return True  # the first evaluation may write a model, and a model without a checkpoint is not resumed
+    return time.monotonic() - saved_at > 60 * config.checkpoint_minutes
+
+
+def _agreed(fabric: Fabric, asked: int) -> int:
+    """Returns what all processes do after a step: the most that one of them asks for."""
+    if fabric.world_size == 1:  # nothing is read back from the GPU
+        return asked
+    wish = torch.tensor(asked, device=fabric.device)
+    return int(fabric.all_reduce(wish, reduce_op="max"))  # type: ignore[arg-type]
 
 
 def train_step(
