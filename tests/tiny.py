@@ -1,9 +1,15 @@
 """A random model of a few numbers, in memory and in the published layout."""
 
+from functools import partial
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import torch
 
+from elmo.embedding import embedder
+from elmo.embedding.embedder import Embedder
+from elmo.embedding.words import WordVectors
 from elmo.formats import Model, allennlp
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
@@ -30,3 +36,10 @@ def write_tiny(folder: Path, config: BiLMConfig = CONFIG, seed: int = 0) -> tupl
     """Options and weights in `folder`, which is made."""
     allennlp.save(tiny_model(config, seed), folder)
     return folder / allennlp.OPTIONS, folder / allennlp.WEIGHTS
+
+
+def forgetful_embedder(words: int, **options: Any) -> Embedder:
+    """An embedder of the random model whose table of known words has room for this many, so it is often emptied."""
+    room = partial(WordVectors, cache_bytes=4 * CONFIG.lstm.projection_dim * words)
+    with mock.patch.object(embedder, "WordVectors", room):
+        return Embedder(tiny_model().bilm(), **options)

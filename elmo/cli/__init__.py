@@ -49,8 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the shell has closed it: >&-
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8", newline="\n"))  # noqa: SIM115
-        _make_printable(getattr(sys, name))
-    parsed = _parse(arguments)
+        make_printable(getattr(sys, name))
+    parsed = parse(arguments)
     _end_by_exit()
     warnings.showwarning = _show_warning
     if getattr(parsed, "strict", False):
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         parsed.run(parsed)
     except (InputError, OSError) as error:
-        if _is_broken_pipe(error):  # the reader is done; keep Python silent when it closes stdout
+        if is_broken_pipe(error):  # the reader is done; keep Python silent when it closes stdout
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(141)
         _fail(error, 2, is_one_of_several and not isinstance(error, OSError))
@@ -75,7 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(0)
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Parses the arguments of one verb, by default those of the process; exits with code 2 if they are wrong."""
     parser = build_parser()
     parsed, rest = parser.parse_known_args(arguments)
     # argparse takes positionals from one place only; files and settings may also follow flags.
@@ -115,7 +116,7 @@ def _show_warning(message: Warning | str, *_: object) -> None:
     print_line(f"elmo: warning: {escape_controls(' '.join(str(message).split()))}")
 
 
-def _make_printable(stream: Any) -> None:
+def make_printable(stream: Any) -> None:
     """Makes any token printable: the stream escapes the characters that it cannot encode.
 
     On Windows, files and pipes have a regional encoding and other line ends; here they get UTF-8 and "\n", like other
@@ -129,8 +130,8 @@ def _make_printable(stream: Any) -> None:
         stream.reconfigure(errors="backslashreplace")
 
 
-def _is_broken_pipe(error: Exception) -> bool:
-    """Whether the reader of stdout is gone, which Windows calls an invalid argument."""
+def is_broken_pipe(error: Exception) -> bool:
+    """Returns whether the reader of stdout is gone, which Windows calls an invalid argument."""
     if sys.platform == "win32" and isinstance(error, OSError) and error.errno == errno.EINVAL:
         return error.filename is None
     return isinstance(error, BrokenPipeError)

@@ -37,13 +37,13 @@ def compiled_steps(wanted: bool) -> Iterator[None]:
 
 def can_compile() -> bool:
     """Returns whether there is a C compiler whose code gives right numbers. The check, made once, takes a second."""
-    return _library() is not None
+    return load_library() is not None
 
 
 def step_kernel(dtype: torch.dtype, *others: Tensor) -> "StepKernel | None":
     """Returns the kernel for products in `dtype`, used with `others`; None means that torch does the work."""
     usable = dtype in NUMBERS and all(x.device.type == "cpu" and x.dtype == torch.float32 for x in others)
-    library = _library() if _wanted.get() and usable else None
+    library = load_library() if _wanted.get() and usable else None
     return None if library is None else StepKernel(library, dtype)
 
 
@@ -155,8 +155,8 @@ def _pair(directions: Tensor | Sequence[Tensor], count: int, dtype: torch.dtype 
 
 
 @cache
-def _library() -> ctypes.CDLL | None:
-    """The loaded library; None if compiling fails or the results differ from torch's."""
+def load_library() -> ctypes.CDLL | None:
+    """Returns the loaded library; None if compiling fails or the results differ from torch's."""
     library = compiled("lstm_cell.c")
     return library if library is not None and _is_right(library) else None
 

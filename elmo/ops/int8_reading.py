@@ -52,7 +52,7 @@ class CompiledProduct:
 
     def __init__(self, weight: Float[Tensor, "size K"]) -> None:
         self.size = len(weight)
-        self._library = _library()
+        self._library = load_library()
         assert self._library is not None
         integers, self._scales = row_quantized(weight)
         self._integers = _in_lanes(integers, self._library)
@@ -80,7 +80,7 @@ def read_compiled(
     `products` are those of the inputs with the bias, as `packed_lstm.prepare_gates` makes them, and `places` the rows
     in them of the `b` rows that have not ended at the first step. `clips` are the cell's and the projection's.
     """
-    library = _library()
+    library = load_library()
     assert library is not None
     steps, rows, size = outputs.shape
     cells = cell.shape[1]
@@ -110,7 +110,7 @@ def read_compiled(
 def has_compiled() -> bool:
     """Returns whether the compiled products are available, right and fast. Only AVX2 has been measured."""
     fast = is_x86() and torch.backends.cpu.get_cpu_capability() in INSTRUCTIONS
-    return fast and _library() is not None
+    return fast and load_library() is not None
 
 
 def _in_lanes(integers: Int8[Tensor, "size K"], library: ctypes.CDLL) -> Int8[Tensor, "blocks pairs lanes 2"]:
@@ -149,8 +149,8 @@ def _has_vnni() -> bool:
 
 
 @cache
-def _library() -> ctypes.CDLL | None:
-    """The loaded library; None if compiling fails or a sample product is wrong."""
+def load_library() -> ctypes.CDLL | None:
+    """Returns the loaded library; None if compiling fails or a sample product is wrong."""
     library = compiled("int8_reading.c", *VNNI * _has_vnni())
     return library if library is not None and _is_right(library) else None
 

@@ -143,7 +143,7 @@ def fit_epochs(
             _check_finite(model, scores, state, label or str(folder))
             numbers = {"epoch": state.epoch + 1, "loss": state.loss / max(1, state.batch), "lr": state.rate, **scores}
             monitor.record(state.step, numbers)
-            state = _after_epoch(state, scores[metric], config)
+            state = next_epoch(state, scores[metric], config)
             if state.best_epoch == state.epoch:
                 weights = {name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}
                 write_run_file(folder / BEST, save(weights))
@@ -213,8 +213,8 @@ def _check_finite(model: nn.Module, scores: dict[str, float], state: EpochState,
         raise TrainingError(f"{what}: {error}; {remedy}") from error
 
 
-def _after_epoch(state: EpochState, score: float, config: EpochConfig) -> EpochState:
-    """The state at the start of the next epoch, or at the end."""
+def next_epoch(state: EpochState, score: float, config: EpochConfig) -> EpochState:
+    """Returns the state at the start of the next epoch, or at the end, after an epoch with this score."""
     epoch = state.epoch + 1
     is_best = score > state.best
     since_decay = 0 if is_best else state.since_decay + 1

@@ -192,7 +192,7 @@ class CorefModel(nn.Module):
         """
         parts = [self._window(example) if self.training else _all_of(example) for example in examples]
         total = 0.0 * self.widths.weight.sum()  # keeps the loss in the graph if all documents are empty
-        for part, ranking in zip(parts, self._rankings(tokens, parts), strict=True):
+        for part, ranking in zip(parts, self.rankings(tokens, parts), strict=True):
             clusters = _gold_clusters(part, ranking.spans)
             gold = spans.same_cluster(clusters, ranking.rows, ranking.mask)
             total = total - spans.marginal_log_likelihood(ranking.scores, ranking.mask, gold).sum()
@@ -208,7 +208,7 @@ class CorefModel(nn.Module):
 
     def _decode(self, tokens: Tokens, examples: Sequence[Example], probable: bool) -> list[CorefPrediction]:
         predictions = []
-        for ranking in self._rankings(tokens, [_all_of(example) for example in examples]):
+        for ranking in self.rankings(tokens, [_all_of(example) for example in examples]):
             pairs = ranking.spans.pairs()
             best = spans.best_antecedents(ranking.scores, ranking.rows, ranking.mask)
             links = {span: None if row is None else pairs[row] for span, row in zip(pairs, best, strict=True)}
@@ -226,8 +226,8 @@ class CorefModel(nn.Module):
         begin = int(torch.randint(spare + 1, ())) if spare > 0 else 0
         return DocumentPart(example, begin, min(begin + self.config.window, len(example.sentences)))
 
-    def _rankings(self, tokens: Tokens, parts: Sequence[DocumentPart]) -> Iterator[Ranking]:
-        """The kept spans of each part; the rows of `tokens` are all sentences of the parts' documents."""
+    def rankings(self, tokens: Tokens, parts: Sequence[DocumentPart]) -> Iterator[Ranking]:
+        """Yields a ranking for each part; the rows of `tokens` are all sentences of the parts' documents."""
         starts = accumulate((len(part.document.sentences) for part in parts), initial=0)
         rows = [start + row for start, part in zip(starts, parts, strict=False) for row in range(part.begin, part.end)]
         if not any(part.lengths for part in parts):
@@ -245,8 +245,8 @@ class CorefModel(nn.Module):
 
     def _rank(self, part: DocumentPart, words: Float[Tensor, "T I"], states: Float[Tensor, "T D"]) -> Ranking:
         found = spans.candidates(part.lengths, self.config.max_width).to(words.device)
-        described = self._describe(found, words, states)
-        mention_scores = self._mention_scores(described)
+        described = self.describe(found, words, states)
+        mention_scores = self.score_mentions(described)
         limit = max(1, int(self.config.spans_per_token * len(words)))
         kept = spans.prune(found, mention_scores, limit).to(words.device)
         found, mention_scores = found.at(kept), mention_scores.index_select(0, kept)
@@ -261,7 +261,7 @@ class CorefModel(nn.Module):
         scores = pairs.new_zeros(mask.shape).index_put((span, place), pairs)
         return Ranking(Spans(found.first + part.offset, found.last + part.offset), scores, rows, mask)
 
-    def _describe(self, found: Spans, words: Float[Tensor, "T I"], states: Float[Tensor, "T D"]) -> SpanVectors:
+    def describe(self, found: Spans, words: Float[Tensor, "T I"], states: Float[Tensor, "T D"]) -> SpanVectors:
         """Computes the parts of the spans' vectors (eq. 2-6): both ends, the attended words, the width."""
         places = found.first[:, None] + torch.arange(self.config.max_width, device=words.device)
         inside = places <= found.last[:, None]
@@ -270,7 +270,7 @@ class CorefModel(nn.Module):
         widths = self.dropout(self.widths(found.last - found.first))
         return SpanVectors(found, states, words, places, weights, widths)
 
-    def _mention_scores(self, described: SpanVectors) -> Float[Tensor, " M"]:
+    def score_mentions(self, described: SpanVectors) -> Float[Tensor, " M"]:
         """Scores spans as mentions (eq. 8), without building the vectors of all candidates, of which few are kept."""
         feed_forward, score = self.mention
         first, *others = cast(FeedForward, feed_forward)

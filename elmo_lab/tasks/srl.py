@@ -186,7 +186,7 @@ class SrlModel(nn.Module):
     def forward(self, tokens: Tokens, examples: Sequence[SrlExample]) -> Float[Tensor, "B T K"]:
         """Returns the scores of all tags (logits)."""
         vectors, elmo = self.inputs(tokens)
-        marks = self.is_predicate(_marks(tokens, examples))
+        marks = self.is_predicate(predicate_marks(tokens, examples))
         states = self.encoder(torch.cat([vectors, marks], dim=-1), tokens.lengths)
         return self.output(states if elmo is None else torch.cat([states, elmo], dim=-1))
 
@@ -218,7 +218,8 @@ class SrlModel(nn.Module):
         return [self._rows[tag] for tag in example.tags]
 
 
-def _marks(tokens: Tokens, examples: Sequence[SrlExample]) -> Int[Tensor, "B T"]:
+def predicate_marks(tokens: Tokens, examples: Sequence[SrlExample]) -> Int[Tensor, "B T"]:
+    """Returns 1 at the predicate of each sentence, and 0 at all other tokens."""
     marks = torch.zeros_like(tokens.word_ids)
     for row, example in enumerate(examples):
         if example.predicate is not None:

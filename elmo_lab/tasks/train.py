@@ -213,7 +213,7 @@ def _prepare(
     labels = task.labels_of(examples["train"])  # from all examples, whatever the subset
     for part, path in files.items():
         tasks.check(task, examples[part], labels, path)
-    examples["train"] = _subset(examples["train"], config)
+    examples["train"] = training_subset(examples["train"], config)
     known = [sentence for example in examples["train"] for sentence in task.sentences(example)]
     examples["train"] = tasks.training(task, examples["train"], model_config)
     texts = {part: [s for each in members for s in task.sentences(each)] for part, members in examples.items()}
@@ -277,7 +277,7 @@ def _names(config: TaskConfig) -> dict[str, str | None]:
     return {TASK: config.task, BILM: config.inputs.model} | {FILE.format(part): name for part, name in files.items()}
 
 
-def _subset(examples: list[Any], config: TaskConfig) -> list[Any]:
+def training_subset(examples: list[Any], config: TaskConfig) -> list[Any]:
     """Draws the examples to train on, and keeps file order. A smaller subset is always part of a larger one."""
     most = min(config.max_train or len(examples), max(1, round(config.train_fraction * len(examples))))
     if most >= len(examples):

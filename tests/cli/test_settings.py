@@ -95,7 +95,7 @@ def test_help_groups_the_verbs_by_job_with_an_example_each():
 def test_examples_are_commands_that_the_parser_accepts():
     import shlex
 
-    from elmo.cli import _parse
+    from elmo.cli import parse
 
     for command in re.findall(r"^        \$ elmo (.*)$", run("--help").stdout, re.MULTILINE):
-        _parse(shlex.split(command.partition(" > ")[0]))
+        parse(shlex.split(command.partition(" > ")[0]))

@@ -128,14 +128,18 @@ def test_a_pipe_or_a_link_to_itself_is_no_output(tmp_path: Path) -> None:
     assert (tmp_path / "pipe.npz").is_fifo()
 
 
-@pytest.mark.parametrize("step", ["_sync", "_move"])
+def killed(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("step", ["os.fsync", "ctypes.CDLL" if sys.platform == "linux" else "pathlib.Path.replace"])
 def test_what_is_finished_is_there_until_it_is_in_its_place(tmp_path: Path, monkeypatch, step: str) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "made").mkdir()
     (tmp_path / "made" / "file").write_text("new")
     (tmp_path / "made.old").mkdir()  # of the user
     with monkeypatch.context() as patch:
-        patch.setattr(files, step, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(step, killed)
         with pytest.raises(KeyboardInterrupt):
             files.move_into_place(tmp_path / "made", tmp_path / "out")
     assert (tmp_path / "made" / "file").read_text() == "new"
@@ -194,7 +198,7 @@ def test_a_folder_is_gone_after_one_step(tmp_path: Path, monkeypatch) -> None:
     """A kill in the middle of removing it leaves nothing of its name."""
     write(tmp_path / "folder", "old")
     with monkeypatch.context() as patch:
-        patch.setattr(files, "_delete", lambda path: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr("shutil.rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
             files.remove(tmp_path / "folder")
     assert not (tmp_path / "folder").exists()

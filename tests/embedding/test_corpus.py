@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import itertools
 import json
 import re
 import tarfile
@@ -220,21 +221,23 @@ def test_whatever_is_lost_the_end_is_the_same(model, text, plain, losses):
 
 def break_at(patch, where, when):
     """At the `when`th call, as a kill would: nothing is tidied up."""
-    target, name = {
-        "write": (corpus, "_write"),
-        "move": (files, "move_into_place"),
-        "receipt": (corpus, "_write_json"),
-    }[where]
-    original, calls = getattr(target, name), []
+    embed, move, calls = corpus.embed_batches, files.move_into_place, itertools.count()
 
-    def broken(*arguments, **named):
-        calls.append(arguments)
-        if len(calls) > when:
+    def write(*arguments, **named):
+        if next(calls) >= when:
             raise BrokenError
-        return original(*arguments, **named)
+        yield from embed(*arguments, **named)
 
-    patch.setattr(target, name, broken)
-    patch.setattr(files, "_delete", lambda path: None)
+    def place(finished, path):
+        if (where == "move" or path.suffix == ".json") and next(calls) >= when:
+            raise BrokenError
+        move(finished, path)
+
+    if where == "write":
+        patch.setattr(corpus, "embed_batches", write)
+    else:
+        patch.setattr(files, "move_into_place", place)
+    patch.setattr(Path, "unlink", lambda path, missing_ok=False: None)
 
 
 def test_a_killed_command_goes_on(model, text, tmp_path, monkeypatch):
@@ -506,13 +509,14 @@ def test_one_process_makes_a_folder_at_a_time(model, text, tmp_path):
             embed_corpus([str(text)], output, small(model))
 
 
-def test_what_another_command_writes_to_an_address_is_not_removed():
+def test_what_another_command_writes_to_an_address_is_not_removed(model, text):
     memory, folder = fsspec.filesystem("memory"), "/two/vectors"
+    embed_corpus([str(text)], "memory://two", small(model))
     for name in ("new", "old"):
         memory.pipe_file(f"{folder}/.{name}.partial", b"PAR1")
     memory.store[f"{folder}/.old.partial"].modified -= timedelta(days=2)
-    corpus._tidy(memory, "/two")
-    assert memory.find(folder) == [f"{folder}/.new.partial"]
+    embed_corpus([str(text)], "memory://two", small(model))
+    assert [name for name in memory.find(folder) if name.endswith(".partial")] == [f"{folder}/.new.partial"]
 
 
 @pytest.mark.parametrize(

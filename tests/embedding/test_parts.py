@@ -7,7 +7,7 @@ import pytest
 from command import Command, run
 from refusals import refused
 from small_corpus import write_corpus
-from tiny import tiny_model
+from tiny import forgetful_embedder, tiny_model
 
 from elmo.disk.lock import LOCK, locked
 from elmo.embedding import parts
@@ -27,9 +27,7 @@ def text(tmp_path_factory):
 
 
 def embedder(**options):
-    made = Embedder(tiny_model().bilm(), **{"batch_tokens": BATCH_TOKENS} | options)
-    made.words._table = made.words._table[:KNOWN_WORDS]
-    return made
+    return forgetful_embedder(KNOWN_WORDS, **{"batch_tokens": BATCH_TOKENS} | options)
 
 
 class BrokenError(Exception):
@@ -184,14 +182,14 @@ def test_a_folder_that_is_not_of_a_run_is_left_alone(text, tmp_path):
 
 def test_a_run_begins_where_no_other_works(text, tmp_path, monkeypatch):
     """Another one begins after the look at its settings, and before the lock."""
-    output, settings = tmp_path / "v.npz", parts._settings
+    output, lock_folder = tmp_path / "v.npz", parts.lock_folder
 
-    def slow(*arguments):
-        monkeypatch.setattr(parts, "_settings", settings)
+    def slow(*arguments, **named):
+        monkeypatch.setattr(parts, "lock_folder", lock_folder)
         break_off(text, output, 45)
-        return settings(*arguments)
+        return lock_folder(*arguments, **named)
 
-    monkeypatch.setattr(parts, "_settings", slow)
+    monkeypatch.setattr(parts, "lock_folder", slow)
     with refused("layers", "'all'", "'top'"):
         embed_file(embedder(), text, output, "top", resume=True)
     assert (folder_of(output) / "00000000.npz").is_file()

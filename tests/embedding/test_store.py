@@ -6,12 +6,14 @@ import os
 import sys
 import threading
 import time
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
+from pyarrow.parquet import ParquetFile
 from refusals import refused
 
 from elmo.embedding import store, store_safetensors
@@ -109,16 +111,23 @@ def test_hdf5_has_the_layout_of_allennlp(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".hdf5", ".parquet"])
 def test_few_large_tokens_wait_in_memory(tmp_path, suffix, monkeypatch):
-    monkeypatch.setattr(store, "CHARACTERS_AT_ONCE", 3000)
-    monkeypatch.setattr(store, "PARQUET_GROUP_BYTES", 3000)
-    rows = [[f"{row}" + "x" * 999, "a"] for row in range(10)]
+    """Tokens of 100,000 characters: three rows may wait, not all thirty."""
+    monkeypatch.setattr(store, "CHARACTERS_AT_ONCE", 300_000)
+    monkeypatch.setattr(store, "PARQUET_GROUP_BYTES", 300_000)
+
+    def tokens(row: int) -> list[str]:
+        return [f"{row}" + "x" * 99_999, "a"]
+
     with write_vectors(tmp_path / f"v{suffix}") as writer:
-        for row, tokens in enumerate(rows):
-            writer.append("", tokens, vectors(row, 2)[:, :, :1])
-            waiting = writer._tokens if suffix == ".hdf5" else writer._group["tokens"]
-            assert len(waiting) < 3
+        writer.append("", tokens(0), vectors(0, 2)[:, :, :1])  # what is imported at the first row does not count
+        tracemalloc.start()
+        for row in range(1, 30):
+            writer.append("", tokens(row), vectors(row, 2)[:, :, :1])
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 1_500_000
     with read_vectors(tmp_path / f"v{suffix}") as found:
-        assert [found.tokens(row) for row in range(10)] == rows
+        assert all(found.tokens(row) == tokens(row) for row in range(30))
 
 
 def test_hdf5_index_of_sentences_is_left_out_where_it_grows_large(tmp_path, monkeypatch):
@@ -182,17 +191,17 @@ def test_threads_may_share_a_parquet_reader(tmp_path, monkeypatch):
         for row in range(9):
             writer.append("a", ["a"], vectors(row, 1))
     with read_vectors(tmp_path / "v.parquet") as found:
-        read, reading = found._file.read_row_group, threading.Lock()
+        read, reading = ParquetFile.read_row_group, threading.Lock()
 
-        def alone(group: int):
+        def alone(file: ParquetFile, group: int):
             assert reading.acquire(blocking=False), "two threads read"
             time.sleep(0.001)
             try:
-                return read(group)
+                return read(file, group)
             finally:
                 reading.release()
 
-        monkeypatch.setattr(found._file, "read_row_group", alone)
+        monkeypatch.setattr(ParquetFile, "read_row_group", alone)
         order = [*range(9), *reversed(range(9))] * 3
         with ThreadPoolExecutor(4) as pool:
             for row, seen in zip(order, pool.map(found.__getitem__, order), strict=True):

@@ -8,7 +8,7 @@ import shutil
 import socket
 from collections import namedtuple
 from collections.abc import Iterator
-from http.client import HTTPMessage
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -325,14 +325,14 @@ def test_proxy_that_is_no_address(target, monkeypatch, proxy):
     assert "http_proxy" in refusal(["http://example.org/f"], target)
 
 
-def test_encrypted_addresses_do_not_lead_to_plain_ones():
-    redirects = module._Redirects()
-    request = module.Request("https://example.org/f")
-    with pytest.raises(module._Failure, match="https"):
-        redirects.redirect_request(request, None, 302, "", HTTPMessage(), "http://example.org/f")
-    assert redirects.redirect_request(request, None, 302, "", HTTPMessage(), "https://example.org/g").full_url.endswith(
-        "/g"
-    )
+def test_encrypted_addresses_do_not_lead_to_plain_ones(server, target, monkeypatch):
+    """For https, too, connections to the server are not encrypted here."""
+    monkeypatch.setattr("http.client.HTTPSConnection", lambda host, timeout, **_: HTTPConnection(host, timeout=timeout))
+    plain = server.add("/f", CONTENT)
+    away = server.add("/g", b"", redirect=plain).replace("http:", "https:")
+    stays = server.add("/h", b"", redirect=plain.replace("http:", "https:")).replace("http:", "https:")
+    assert "https" in refusal([away], target)
+    assert download([stays], target) == SHA256
 
 
 def test_nobody_listens(target):

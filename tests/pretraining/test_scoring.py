@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -10,9 +9,11 @@ import torch
 from brute_force import CONFIG, KNOWN, LINES, VOCABULARY, BruteForce, random_model
 from command import run
 from refusals import refused
+from torch import Tensor
 
 from elmo.errors import InputError
 from elmo.formats import Model, native
+from elmo.pretraining import scoring
 from elmo.pretraining.perplexity import perplexity_report
 from elmo.pretraining.scoring import BATCH_TOKENS, PRIOR, Scorer, score, substitutes
 
@@ -184,13 +185,13 @@ def test_probabilities_of_a_blank_model_are_even(model):
 def test_a_long_line_is_not_read_beside_short_ones_that_would_be_as_long(model: Model, monkeypatch) -> None:
     sentences = [["oak"], ["elm"] * 3000, *[["pine"]] * 40, ["ash"] * 1500, ["elm", "oak"]]
     sizes: list[tuple[int, int]] = []
-    original = Scorer._top
+    original = scoring.reading_backwards
 
-    def top(scorer: Scorer, batch: Sequence[Sequence[str]]) -> object:
-        sizes.append((len(batch), max(map(len, batch)) + 2))
-        return original(scorer, batch)
+    def read(lengths: Tensor, steps: int) -> Tensor:
+        sizes.append((len(lengths), steps))
+        return original(lengths, steps)
 
-    monkeypatch.setattr(Scorer, "_top", top)
+    monkeypatch.setattr(scoring, "reading_backwards", read)
     assert [len(found.tokens) for found in score(model, sentences)] == [len(sentence) for sentence in sentences]
     assert all(rows == 1 or rows * longest <= BATCH_TOKENS for rows, longest in sizes)
     assert (1, 3002) in sizes

@@ -138,7 +138,7 @@ def printed(text: str, encoding: str) -> bytes:
     """The bytes of a line that is printed to a file whose encoding was chosen by the system."""
     file = io.BytesIO()
     stream = io.TextIOWrapper(file, encoding=encoding, newline="\r\n")
-    cli._make_printable(stream)
+    cli.make_printable(stream)
     print(text, file=stream, flush=True)
     return file.getvalue()
 
@@ -158,7 +158,7 @@ def test_what_a_terminal_has_no_letters_for_is_escaped() -> None:
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "ascii"])
 def test_json_is_json_whatever_the_encoding(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    cli._make_printable(stream)
+    cli.make_printable(stream)
     monkeypatch.setattr(sys, "stdout", stream)
     print_json({"word": "café 東 😀 \udce9", "numbers": (1.5, math.nan, -math.inf)})
     stream.flush()
@@ -178,7 +178,7 @@ def test_json_is_json_whatever_the_encoding(monkeypatch: pytest.MonkeyPatch, enc
     ],
 )
 def test_windows_has_a_name_of_its_own_for_a_broken_pipe(on_windows: None, error: Exception, is_one: bool) -> None:
-    assert cli._is_broken_pipe(error) == is_one
+    assert cli.is_broken_pipe(error) == is_one
 
 
 # Names

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command import run
+from lancedb.query import LanceVectorQueryBuilder
 from refusals import refused
 from tiny import write_tiny
 
@@ -145,16 +146,22 @@ def test_where_the_graph_gives_up_every_candidate_is_compared(tmp_path: Path, mo
     """As it does among many copies of a sentence, whose tokens all have the same vector."""
     sentences = [["t1", "w2"]] * 300 + text(20)
     index.build_index(Planted(), sentences, tmp_path / "index", RECORD)
-    opened, search = Index(tmp_path / "index"), Index._search
+    opened, limit = Index(tmp_path / "index"), LanceVectorQueryBuilder.limit
+    approximate = set()
 
-    def gives_up(self: Index, query: Any, layer: int, limit: int, where: str | None, exact: bool) -> list[Any]:
-        return search(self, query, layer, limit, where, True)[: None if exact else 3]
+    def refine(query: LanceVectorQueryBuilder, _: int) -> LanceVectorQueryBuilder:
+        approximate.add(query)
+        return query.bypass_vector_index()
 
     monkeypatch.setattr(index_tables, "EXACT_MOST", 10)
-    monkeypatch.setattr(Index, "_search", gives_up)
+    monkeypatch.setattr(LanceVectorQueryBuilder, "refine_factor", refine)
+    monkeypatch.setattr(
+        LanceVectorQueryBuilder, "limit", lambda query, most: limit(query, 3 if query in approximate else most)
+    )
     query = query_of(sentences[0], 1)
     found = opened.nearest(query, 1, 5)
     assert len(found) == 5
+    assert approximate
     assert found == opened.nearest(query, 1, 5, exact=True)
 
 
@@ -265,8 +272,10 @@ def test_query_is_left_out_however_often_it_stands_in_the_text(
     """Its copies are not read, which would take memory for each."""
     sentences = [["t", "bank"]] * 300 + [["u", "bank"], ["v", "bank"]]
     index.build_index(Planted(), sentences, tmp_path / "index", RECORD)
-    opened, search, read = Index(tmp_path / "index"), Index._search, []
-    monkeypatch.setattr(Index, "_search", lambda *given: (read.append(search(*given)), read[-1])[1])
+    opened, to_arrow, read = Index(tmp_path / "index"), LanceVectorQueryBuilder.to_arrow, []
+    monkeypatch.setattr(
+        LanceVectorQueryBuilder, "to_arrow", lambda *given: (read.append(to_arrow(*given)), read[-1])[1]
+    )
     query = query_of(["t", "bank"], 1)
     assert places(opened.nearest(query, 1, 2, same_word)) == list(brute(sentences, query, 1, 2, same_word))
     assert sum(map(len, read)) < 50

@@ -16,7 +16,7 @@ from elmo.config import ConfigError, from_dict
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.formats import Model, allennlp, content_hash, native
-from elmo.integrations import allennlp_bilm
+from elmo.integrations.allennlp import Elmo
 from elmo.integrations.reader import Reader
 from elmo.pretraining.ids import make_ids
 from elmo.pretraining.scoring import Scorer
@@ -175,7 +175,7 @@ def test_the_other_doors_read_the_spelling(tmp_path: Path) -> None:
     assert tuned.to_batch is not None
     assert tuned.to_batch([RAW.split()]).char_ids.equal(to_batch([READ]).char_ids)
     with refused("elmo.load"):
-        allennlp_bilm._load(None, tmp_path / "latin")
+        Elmo(None, tmp_path / "latin", 1)
 
 
 def test_batches_and_tokenized_text_have_the_spelling() -> None:

@@ -94,11 +94,23 @@ def test_the_layer_is_chosen_on_dev_and_is_a_layer() -> None:
     assert [row.chosen for row in (first, second, mix)] == [True, False, False]
 
 
-def test_of_epochs_that_are_as_good_the_first_is_kept_and_a_better_mix_is_no_layer(monkeypatch) -> None:
-    monkeypatch.setattr(pos._Data, "accuracies", lambda *given: [50.0, 60.0, 70.0])
-    found = pos.rows(Planted(PARTS), PARTS, config(epochs=2))
-    assert [row.epoch for row in found] == [1, 1, 1, None]
-    assert [row.chosen for row in found] == [False, True, False, False]
+def test_of_epochs_that_are_as_good_the_first_is_kept() -> None:
+    """Layer 1 is right after each epoch."""
+    once, often = (pos.rows(Planted(PARTS), PARTS, config(epochs=epochs, lr=0.5))[1] for epochs in (1, 3))
+    assert (once.dev, often.dev) == (100.0, 100.0)
+    assert often.epoch == 1
+
+
+def test_a_mix_that_is_better_than_every_layer_is_no_layer() -> None:
+    """Layer 0 knows nouns, layer 1 verbs, and only both together know determiners."""
+
+    def halves(texts: Sequence[Sequence[str]]) -> list[np.ndarray]:
+        tags = [layers[1, :, 0] for layers in Planted(PARTS)(texts)]
+        return [np.stack([np.stack([tag == 0, 0 * tag], 1), np.stack([0 * tag, tag == 1], 1)]) for tag in tags]
+
+    first, second, mix, _ = pos.rows(halves, PARTS, config())
+    assert mix.dev == 100.0 > max(first.dev, second.dev)
+    assert [first.chosen or second.chosen, mix.chosen] == [True, False]
 
 
 def test_rows_learn_as_if_they_were_alone_and_the_same_again() -> None:

@@ -8,7 +8,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from command import run
 from places import ROOT
@@ -49,8 +48,13 @@ def test_senses_score_chance_without_context_and_all_with_it() -> None:
 
 
 def test_senses_share_the_decision_of_vectors_that_differ_in_their_last_bits() -> None:
-    vectors, named = np.array([[1.0, 0.0], [1.0, 1e-4], [1.0, 3e-4]]), np.array(["river", "money", "river"])
-    assert senses._agreement(vectors, named).tolist() == [0.5, 0.0, 0.5]
+    """Each river is as near to money as to the other river, and money has only rivers."""
+    last = {"muddy": 0.0, "rich": 1e-4, "old": 3e-4}
+    embedder = Written(lambda token, sentence: [1.0, last[sentence[1]]])
+    uses = [
+        occurrence(sense, f"the {word} bank") for sense, word in zip(("river", "money", "river"), last, strict=True)
+    ]
+    assert senses.score_layers(embedder, uses)[1].accuracy == pytest.approx(1 / 3)
 
 
 def test_senses_compare_only_the_same_word() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from command import Command, run, run_program
 from refusals import refused
-from tiny import tiny_model, write_tiny
+from tiny import forgetful_embedder, tiny_model, write_tiny
 from written_vectors import Written
 
 from elmo.config import ConfigError, from_dict, load_toml
@@ -120,10 +120,19 @@ def test_a_layer_that_sees_the_context_finds_the_sense_and_one_that_does_not_tak
 def test_the_layer_is_chosen_on_the_set_that_is_named_and_is_a_layer() -> None:
     """Layer 1 is right on the larger set, layer 0 on the one that chooses; the mix is right on both."""
     tests = {"few": TESTS["wet"][:1], "many": [TESTS["dry"][0]] * 5}
-    answers = iter([[1, 0, 1], *[[1, 0, 0]] * 5])  # by layer and mix: 0 is money, 1 is river
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wsd, "_nearest", lambda means, vector: next(answers))
-        first, second, mix, _ = rows_of(Streamed(muddy), CORPUS, tests, INVENTORY, choose="few")
+    river, money = np.array([1.0, 0.1]), np.array([0.1, 1.0])
+
+    class Divided(Streamed):
+        """In the mix, the longer vector counts: that of the layer which is right."""
+
+        def written(self, sentences: Sequence[Sequence[str]], layers: Any = "all") -> list[np.ndarray]:
+            layers_of = {"that muddy bank": (9 * river, money), "that rich bank": (river, 9 * money)}
+            for sentence in sentences:
+                sense = np.array(muddy("", sentence))
+                found = layers_of.get(" ".join(sentence), (sense, sense))
+                yield np.array(found, np.float32)[:, None].repeat(len(sentence), axis=1)
+
+    first, second, mix, _ = rows_of(Divided(muddy), CORPUS, tests, INVENTORY, choose="few")
     assert (first.f1, second.f1) == ({"few": 100.0, "many": 0.0}, {"few": 0.0, "many": 100.0})
     assert mix.f1 == {"few": 100.0, "many": 100.0}
     assert [row.chosen for row in (first, second, mix)] == [True, False, False]
@@ -450,9 +459,7 @@ def test_sums_after_every_break_are_those_of_one_run(tmp_path: Path) -> None:
     """Bit for bit, wherever it is cut and though the table of known words is emptied now and then."""
 
     def embedder() -> Embedder:
-        made = Embedder(tiny_model().bilm(), batch_tokens=8)
-        made.words._table = made.words._table[:6]
-        return made
+        return forgetful_embedder(6, batch_tokens=8)
 
     corpus = draw_corpus(np.random.default_rng(2), 120)
     senses, file = counted(corpus), tmp_path / "run" / CHECKPOINT

@@ -179,7 +179,7 @@ def test_networks_of_two_tasks_are_refused_before_they_read_anything(monkeypatch
 
 def test_standard_input_may_follow_a_flag() -> None:
     for given in (["run/seed-1", "--text", "-", "out"], ["run/seed-1", "-", "out", "--text"]):
-        assert cli._parse(["task", "predict", *given]).input == ["run/seed-1", "-", "out"]
+        assert cli.parse(["task", "predict", *given]).input == ["run/seed-1", "-", "out"]
 
 
 def test_predict_files_and_text(trained: Path) -> None:

@@ -40,6 +40,10 @@ def toy(
     return model, lambda examples: collate([tokens for example in examples for tokens in coref.sentences(example)])
 
 
+def whole(example: Example) -> coref.DocumentPart:
+    return coref.DocumentPart(example, 0, len(example.sentences))
+
+
 def fit(model: CorefModel, tokens: Tokens, examples: list[Example], steps: int) -> None:
     optimizer = torch.optim.Adam(model.parameters(), 0.02)
     for _ in range(steps):
@@ -120,7 +124,7 @@ def test_the_loss_is_minus_the_likelihood_of_the_gold_antecedents() -> None:
     """By hand from the network's own scores: the dummy has 0, and is right where no antecedent is."""
     model, collate = toy()
     model.eval()
-    ranking = next(iter(model._rankings(collate([NEWS]), [coref._all_of(NEWS)])))
+    ranking = next(iter(model.rankings(collate([NEWS]), [whole(NEWS)])))
     pairs, gold, expected = ranking.spans.pairs(), NEWS.clusters[0], 0.0
     for place, span in enumerate(pairs):
         options: dict[Span | None, float] = {None: 1.0}
@@ -137,7 +141,7 @@ def test_the_loss_is_minus_the_likelihood_of_the_gold_antecedents() -> None:
 def test_spans_and_antecedents_are_limited(share: float, antecedents: int) -> None:
     config = replace(SMALL, spans_per_token=share, max_antecedents=antecedents)
     model, collate = toy(config=config)
-    ranking = next(iter(model.eval()._rankings(collate([FABLE]), [coref._all_of(FABLE)])))
+    ranking = next(iter(model.eval().rankings(collate([FABLE]), [whole(FABLE)])))
     assert len(ranking.spans.pairs()) == int(share * sum(map(len, TEXT)))
     assert ranking.scores.shape[1] == antecedents
 
@@ -200,12 +204,12 @@ def test_span_representation() -> None:
     words, states = words[tokens.mask], states[tokens.mask]
     found = spans.candidates([5, 4], SMALL.max_width)
     attention = model.attention(states).squeeze(1)
-    described = model._describe(found, words, states)
+    described = model.describe(found, words, states)
     for row, (first, last) in zip(described.vectors(), found.pairs(), strict=True):
         head = attention[first : last + 1].softmax(0) @ words[first : last + 1]
         expected = torch.cat([states[first], states[last], head, model.widths.weight[last - first]])
         torch.testing.assert_close(row, expected)
-    torch.testing.assert_close(model._mention_scores(described), model.mention(described.vectors()).squeeze(1))
+    torch.testing.assert_close(model.score_mentions(described), model.mention(described.vectors()).squeeze(1))
     kept = torch.tensor([2, 5])
     assert torch.equal(described.at(kept).vectors(), described.vectors()[kept])
 
@@ -215,9 +219,7 @@ def test_speakers_and_genre_are_seen() -> None:
     model.eval()
 
     def scores(example: Example) -> torch.Tensor:
-        return next(
-            model._rankings(collate([example]), [coref.DocumentPart(example, 0, len(example.sentences))])
-        ).scores
+        return next(model.rankings(collate([example]), [whole(example)])).scores
 
     alone = tuple(tuple("narrator" for _ in tokens) for tokens in TEXT)
     assert not torch.allclose(scores(FABLE), scores(replace(FABLE, speakers=alone)))
@@ -235,7 +237,7 @@ def test_distance_is_that_of_the_kept_spans(monkeypatch: pytest.MonkeyPatch) -> 
         return score(vectors, span, before, features)
 
     monkeypatch.setattr(model.pair, "forward", scored)
-    next(model.eval()._rankings(collate([FABLE]), [coref._all_of(FABLE)]))
+    next(model.eval().rankings(collate([FABLE]), [whole(FABLE)]))
     ((apart, bins),) = seen
     assert (apart.min(), apart.max() > 8) == (1, True)
     assert torch.equal(bins, spans.distance_bins(apart))
@@ -256,9 +258,9 @@ def test_a_window_is_a_document_of_its_own(tuned: bool) -> None:
     """A part in the middle is scored as if the file had nothing else, with its spans where they are in the document."""
     model, collate = toy("both", tuned=tuned)
     model.eval()
-    ranking = next(model._rankings(collate([FABLE]), [coref.DocumentPart(FABLE, 1, 3)]))
+    ranking = next(model.rankings(collate([FABLE]), [coref.DocumentPart(FABLE, 1, 3)]))
     cut = replace(FABLE, sentences=TEXT[1:3], speakers=SPEAKERS[1:3], clusters=())
-    expected = next(model._rankings(collate([cut]), [coref.DocumentPart(cut, 0, 2)]))
+    expected = next(model.rankings(collate([cut]), [coref.DocumentPart(cut, 0, 2)]))
     torch.testing.assert_close(ranking.scores, expected.scores)
     assert ranking.spans.pairs() == [(first + 6, last + 6) for first, last in expected.spans.pairs()]
 
@@ -266,13 +268,13 @@ def test_a_window_is_a_document_of_its_own(tuned: bool) -> None:
 def test_training_reads_every_window_and_others_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     model, collate = toy(config=replace(SMALL, window=2))
     read: list[tuple[int, int]] = []
-    rankings = model._rankings
+    rankings = model.rankings
 
     def spy(tokens: Tokens, parts: list[coref.DocumentPart]) -> object:
         read.extend((part.begin, part.end) for part in parts)
         return rankings(tokens, parts)
 
-    monkeypatch.setattr(model, "_rankings", spy)
+    monkeypatch.setattr(model, "rankings", spy)
     for _ in range(30):
         model.loss(collate([FABLE, NEWS]), [FABLE, NEWS])
     assert set(read) == {(0, 2), (1, 3), (2, 4)}
@@ -304,7 +306,7 @@ def test_a_document_without_labels_is_decoded() -> None:
 def test_combine() -> None:
     a, b, c = (0, 0), (1, 1), (2, 2)
     links = [{a: None, b: a, c: a}, {a: None, b: a, c: b}, {a: None, c: None}]
-    members = [[coref._linked(link)] for link in links]
+    members = [[CorefPrediction(spans.clusters_of(link), tuple(sorted(link.items())))] for link in links]
     combined = coref.combine(members)
     assert dict(combined[0].links) == {a: None, b: a, c: a}
     assert coref.combine([members[2], members[2], members[0]])[0].clusters == ()

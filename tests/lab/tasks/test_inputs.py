@@ -13,6 +13,7 @@ from refusals import refused
 from tiny import CONFIG, DIM, LAYERS, tiny_model
 
 from elmo import config as configs
+from elmo.disk.lock import locked
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.formats import Model, content_hash
@@ -265,11 +266,14 @@ def test_cache_that_cannot_be_written_says_the_remedy(tmp_path: Path, embedder: 
         LayerCache(tmp_path / "file" / "layers", embedder).add(SENTENCES, 10**9)
 
 
-def test_a_broken_write_leaves_nothing(tmp_path: Path, embedder: Embedder) -> None:
-    layers = LayerCache(tmp_path, embedder)
-    layers._rounded = lambda array: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+def test_a_broken_write_leaves_nothing(tmp_path: Path) -> None:
+    class Broken(Counting):
+        def embed_stream(self, *given: Any, **named: Any) -> Iterator[np.ndarray]:
+            yield next(super().embed_stream(*given, **named))
+            raise ZeroDivisionError
+
     with pytest.raises(ZeroDivisionError):
-        layers.add(SENTENCES, 10**9)
+        LayerCache(tmp_path, Broken()).add(SENTENCES, 10**9)
     assert not list(tmp_path.iterdir())
 
 
@@ -292,20 +296,20 @@ def test_what_another_run_added_meanwhile_is_not_computed(tmp_path: Path, embedd
     assert not set(map(tuple, SENTENCES[:3])) & set(map(tuple, counting.read))
 
 
-def test_what_another_run_added_meanwhile_counts_towards_the_limit(tmp_path: Path, embedder: Embedder) -> None:
-    layers, other = LayerCache(tmp_path, embedder), [["a", "new", "one"]]
-    LayerCache(tmp_path, embedder).add(other, 10**9)  # after the check of `layers`, which saw an empty folder
-    limit = layers.bytes_for(SENTENCES)
-    checked: list[int] = []
+def test_what_another_run_added_meanwhile_counts_towards_the_limit(
+    tmp_path: Path, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one adds when this one has seen an empty folder."""
+    layers = LayerCache(tmp_path, embedder)
 
-    def check(needed: int, limit: int) -> None:
-        checked.append(needed)
-        if len(checked) > 1:
-            LayerCache._check_room(layers, needed, limit)
+    def late(*given: Any, **named: Any) -> Any:
+        monkeypatch.setattr("elmo_lab.tasks.cache.locked", locked)
+        LayerCache(tmp_path, embedder).add([["a", "new", "one"]], 10**9)
+        return locked(*given, **named)
 
-    layers._check_room = check  # type: ignore[method-assign]
-    with pytest.raises(InputError, match="stored exceed"):
-        layers.add(SENTENCES, limit)
+    monkeypatch.setattr("elmo_lab.tasks.cache.locked", late)
+    with refused("stored", "cache.limit"):
+        layers.add(SENTENCES, layers.bytes_for(SENTENCES))
 
 
 @pytest.mark.parametrize("kept", [0, 20, -4])
@@ -318,10 +322,14 @@ def test_damaged_shards_are_refused(tmp_path: Path, embedder: Embedder, name: st
         LayerCache(tmp_path, embedder)
 
 
-def test_numbers_that_float16_cannot_hold(tmp_path: Path, embedder: Embedder) -> None:
-    layers = LayerCache(tmp_path, embedder)
+def test_numbers_that_float16_cannot_hold(tmp_path: Path) -> None:
+    class Large(Counting):
+        def embed_stream(self, *given: Any, **named: Any) -> Iterator[np.ndarray]:
+            yield from (np.full_like(vectors, -1e5) for vectors in super().embed_stream(*given, **named))
+
+    layers = LayerCache(tmp_path, Large())
     with refused("1e+05", "float32"):
-        layers._rounded(np.array([1.0, -1e5], np.float32))
+        layers.add(SENTENCES, 10**9)
 
 
 def test_models_have_caches_of_their_own(tmp_path: Path, embedder: Embedder) -> None:

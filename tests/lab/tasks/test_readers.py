@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -16,7 +17,6 @@ from hypothesis import strategies as st
 from refusals import refused
 
 from elmo.errors import IrregularInput
-from elmo.text.irregular import IrregularPlaces
 from elmo_lab.tasks import (
     ner,
     readers,
@@ -204,8 +204,12 @@ def test_any_tree_is_read_back(shape, data) -> None:
         return f"({label} {inner})"
 
     line = bracketed(shape)
-    tree = readers_trees._tree(Path("t"), 1, line, 5)
-    assert readers_trees._bracketed(tree) == line
+    with TemporaryDirectory() as folder:
+        text, again = Path(folder, "text"), Path(folder, "again")
+        text.write_text(f"{line}\n", encoding="utf-8")
+        (tree,) = readers_trees.read_trees(text)
+        readers_trees.write_trees(again, [tree])
+        assert again.read_bytes() == text.read_bytes()
     assert [node.label for node in tree.nodes] == [int(label) for label in re.findall(r"\((\d)", line)]
 
 
@@ -421,13 +425,15 @@ def test_brackets_hold_all_clusters_without_crossings(drawn, data) -> None:
     found = (tuple(sorted(islice(sizes, len(cluster)))) for cluster in drawn)
     clusters = tuple(cluster for cluster in found if cluster)
     document = readers_coref.Document("d", (tuple("abcdefgh"),), clusters, (("",) * 8,))
-    if any(a < c < b < d for cluster in clusters for a, b in cluster for c, d in cluster):
-        with pytest.raises(ValueError, match="cross"):
-            list(readers_coref._rows(document))
-        return
-    rows = [(number, row.split()) for number, row in enumerate(readers_coref._rows(document)) if row.strip()]
-    read = readers_coref._mentions(Path("t"), [rows], IrregularPlaces("t"))
-    assert sorted(map(sorted, read.values())) == sorted(map(list, clusters))
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "columns")
+        if any(a < c < b < d for cluster in clusters for a, b in cluster for c, d in cluster):
+            with pytest.raises(ValueError, match="cross"):
+                readers_coref.write_conll2012(path, [document])
+            return
+        readers_coref.write_conll2012(path, [document])
+        (read,) = readers_coref.read_coref(path)
+    assert sorted(map(sorted, read.clusters or ())) == sorted(map(list, clusters))
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_the_predicate_is_seen() -> None:
 
 def test_the_mark_is_on_the_predicate() -> None:
     _, collate = toy()
-    marks = srl._marks(collate(EXAMPLES), EXAMPLES)
+    marks = srl.predicate_marks(collate(EXAMPLES), EXAMPLES)
     assert marks.nonzero().tolist() == [[0, 2], [1, 7], [2, 0], [3, 0]]
 
 

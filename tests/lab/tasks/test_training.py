@@ -20,7 +20,8 @@ from tiny import write_tiny
 from elmo import config as configs
 from elmo.disk.lock import LOCK, locked
 from elmo.errors import InputError
-from elmo.training.epochs import EpochConfig, EpochState, _after_epoch
+from elmo.training import epochs
+from elmo.training.epochs import EpochConfig, EpochState, next_epoch
 from elmo.training.stopping import RunStopped
 from elmo_lab import record
 from elmo_lab.tasks import batches, files, ner, train
@@ -51,18 +52,16 @@ def test_a_run_that_was_cut_gives_the_same_weights(
     )
     train.train_task(whole, quiet=True)
 
-    from elmo.training import epochs
+    real, calls = epochs.seed_step, []
 
-    real, calls = epochs._step, []
-
-    def dying(*arguments: object) -> EpochState:
+    def dying(*arguments: int) -> None:
         if len(calls) == step:
             raise Killed
         calls.append(1)
-        return real(*arguments)  # type: ignore[arg-type]
+        real(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(epochs, "_step", dying)
+        patch.setattr(epochs, "seed_step", dying)
         with pytest.raises(Killed):
             train.train_task(cut, quiet=True)
     with pytest.raises(InputError, match="--resume"):
@@ -75,14 +74,13 @@ def test_a_run_that_was_cut_gives_the_same_weights(
 
 def test_an_epoch_that_was_cut_after_its_scores_has_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The checkpoint is of the epoch's last step: its scores are computed and written again."""
-    from elmo.training import epochs
 
     def dying(*arguments: object) -> EpochState:
         raise Killed
 
     config = run_config(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(epochs, "_after_epoch", dying)
+        patch.setattr(epochs, "next_epoch", dying)
         with pytest.raises(Killed):
             train.train_task(config, quiet=True)
     folder = tmp_path / "run" / "seed-1"
@@ -91,19 +89,17 @@ def test_an_epoch_that_was_cut_after_its_scores_has_one_line(tmp_path: Path, mon
     assert [line["epoch"] for line in scores(folder)] == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(("at", "call"), [("_step", 2), ("_after_epoch", 1), ("_after_epoch", 4)])
+@pytest.mark.parametrize(("at", "call"), [("seed_step", 2), ("next_epoch", 1), ("next_epoch", 4)])
 def test_a_run_that_is_asked_to_stop_writes_a_checkpoint_first(
     tmp_path: Path, at: str, call: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In an epoch, between two, and after the last one, when there is no result yet."""
-    from elmo.training import epochs
-
     training = {"checkpoint_minutes": 60}
     whole, cut = (run_config(tmp_path, name, training=training) for name in ("run", "cut"))
     train.train_task(whole, quiet=True)
     real, calls = getattr(epochs, at), itertools.count(1)
 
-    def interrupted(*arguments: object) -> EpochState:
+    def interrupted(*arguments: object) -> EpochState | None:
         if next(calls) == call:
             signal.raise_signal(signal.SIGINT)
         return real(*arguments)
@@ -248,7 +244,7 @@ def test_early_stopping_and_decay() -> None:
     config = EpochConfig(epochs=10, patience=3, decay=0.5, decay_patience=2, lr=1.0)
     state, rates = EpochState(1.0), []
     for score in (10.0, 30.0, 20.0, 30.0, 5.0, 50.0):
-        state = _after_epoch(state, score, config)
+        state = next_epoch(state, score, config)
         rates.append(state.rate)
         if state.stopped:
             break
@@ -293,13 +289,17 @@ def test_a_tag_that_training_never_had(tmp_path: Path) -> None:
 def test_parts_of_the_data_are_in_one_another_and_all_labels_are_known(tmp_path: Path) -> None:
     """Also one example of the eight, which has no entity or one, is learned from and scored."""
     examples = list(range(1000))
-    parts = {f: train._subset(examples, run_config(tmp_path, train_fraction=f)) for f in (0.001, 0.01, 0.1, 0.5, 1.0)}
+    parts = {
+        f: train.training_subset(examples, run_config(tmp_path, train_fraction=f)) for f in (0.001, 0.01, 0.1, 0.5, 1.0)
+    }
     assert [len(part) for part in parts.values()] == [1, 10, 100, 500, 1000]
     kept = list(parts.values())
     assert all(set(less) < set(more) and more == sorted(more) for less, more in itertools.pairwise(kept))
-    assert train._subset(examples, run_config(tmp_path, max_train=10)) == parts[0.01]
-    assert len(train._subset(examples, run_config(tmp_path, max_train=700, train_fraction=0.5))) == 500
-    assert len(train._subset(examples[:100], run_config(tmp_path, train_fraction=0.29))) == 29  # 28.999999999999996
+    assert train.training_subset(examples, run_config(tmp_path, max_train=10)) == parts[0.01]
+    assert len(train.training_subset(examples, run_config(tmp_path, max_train=700, train_fraction=0.5))) == 500
+    assert (
+        len(train.training_subset(examples[:100], run_config(tmp_path, train_fraction=0.29))) == 29
+    )  # 28.999999999999996
     report = train.train_task(run_config(tmp_path, train_fraction=0.125), quiet=True)
     assert report.rows[0]["examples"] == {"train": 1, "dev": 8, "test": 8}
     with pytest.raises(InputError, match="train_fraction is 0"):
