@@ -86,26 +86,21 @@ class CharCnn(nn.Module):
 class PackedCharCnn(ops.PackedModule):
     """A `CharCnn` for inference: its weights are packed for the fastest product, without gradients.
 
-    `WORDS` bounds the memory. With int8 and int8-weights the products are float32: a word's vector is computed once, so
-    its error matters more than its time.
+    `WORDS` bounds the memory. `ops.pack_words` says in which precision the products are.
     """
 
     def __init__(self, encoder: CharCnn, precision: ops.Precision, library: ops.Library | None) -> None:
         super().__init__()
         self.config = encoder.config
         self.embedding = encoder.embedding.detach().to(torch.float32, copy=True)
-        kind = ops.precision_of_words(precision)
 
         def packed(layer: nn.Module) -> tuple[ops.Product, Tensor]:
-            if not isinstance(layer, nn.Linear | nn.Conv1d):
-                name = type(layer).__name__
-                raise InputError(f"a layer of the character CNN is now a {name}; merge adapters before embedding")
-            weight = layer.weight.detach()
-            weight = weight.transpose(1, 2).flatten(1) if isinstance(layer, nn.Conv1d) else weight
-            assert layer.bias is not None
-            return ops.pack(weight, kind, library), layer.bias.detach().to(torch.float32, copy=True)
+            weight, bias = _weights(layer)
+            return ops.pack_words(weight, precision, library), bias
 
-        self.convolutions = [packed(convolution) for convolution in encoder.convolutions]
+        filters = [_weights(convolution) for convolution in encoder.convolutions]
+        self.bias = torch.cat([bias for _, bias in filters])
+        self.windows = ops.pack_windows(self.embedding, [weight for weight, _ in filters], precision, library)
         self.highways = [(packed(h.transform), packed(h.carry)) for h in encoder.highways]  # type: ignore[union-attr, arg-type]
         self.projection = None if encoder.projection is None else packed(encoder.projection)
 
@@ -115,19 +110,20 @@ class PackedCharCnn(ops.PackedModule):
         return torch.cat([self._encode(words) for words in char_ids.split(WORDS)])
 
     def _encode(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
-        characters = nn.functional.embedding(char_ids, self.embedding)
-        vectors = torch.cat(
-            [
-                ops.windows_max(characters, width, product).add_(bias)
-                for (width, _), (product, bias) in zip(self.config.filters, self.convolutions, strict=True)
-            ],
-            dim=-1,
-        )
+        vectors = self.windows(char_ids).add_(self.bias)
         vectors = vectors.relu_() if self.config.activation == "relu" else vectors.tanh_()
         for transform, carry in self.highways:
             gate = ops.sigmoid_(_linear(vectors, carry))
             vectors = vectors + gate.mul_(_linear(vectors, transform).relu_().sub_(vectors))
         return vectors if self.projection is None else _linear(vectors, self.projection)
+
+
+def _weights(layer: nn.Module) -> tuple[Tensor, Tensor]:
+    if not isinstance(layer, nn.Linear | nn.Conv1d):
+        name = type(layer).__name__
+        raise InputError(f"a layer of the character CNN is now a {name}; merge adapters before embedding")
+    assert layer.bias is not None
+    return layer.weight.detach(), layer.bias.detach().to(torch.float32, copy=True)
 
 
 def _linear(x: Float[Tensor, "W K"], layer: tuple[ops.Product, Tensor]) -> Float[Tensor, "W F"]:

@@ -45,8 +45,7 @@ class PackedWordCnn(ops.PackedModule):
         self.words = None if encoder.words is None else encoder.words.detach().to(torch.float32, copy=not release)
         char_cnn = encoder.char_cnn
         self.char_cnn = None if char_cnn is None else PackedCharCnn(char_cnn, precision, library)
-        kind = ops.precision_of_words(precision)
-        self.projection = ops.pack(encoder.projection.weight.detach(), kind, library)
+        self.projection = ops.pack_words(encoder.projection.weight.detach(), precision, library)
         self.bias = encoder.projection.bias.detach().to(torch.float32, copy=True)
 
     @property

@@ -9,7 +9,7 @@ from elmo.ops.captured import new_pool as new_pool
 from elmo.ops.compiled import can_compile as can_compile
 from elmo.ops.compiled import compiled_steps as compiled_steps
 from elmo.ops.convolution import convolve_max as convolve_max
-from elmo.ops.convolution import windows_max as windows_max
+from elmo.ops.convolution import pack_windows as pack_windows
 from elmo.ops.distinct import distinct_rows as distinct_rows
 from elmo.ops.elementwise import sigmoid_ as sigmoid_
 from elmo.ops.first_calls import make_first_calls
@@ -29,7 +29,7 @@ from elmo.ops.packing import Precision as Precision
 from elmo.ops.packing import Support as Support
 from elmo.ops.packing import find_support as find_support
 from elmo.ops.packing import pack as pack
-from elmo.ops.packing import precision_of_words as precision_of_words
+from elmo.ops.packing import pack_words as pack_words
 from elmo.ops.pairs import multiplied_pairs as multiplied_pairs
 from elmo.ops.products import Library as Library
 from elmo.ops.products import Product as Product

@@ -3,15 +3,18 @@
 The maximum is computed without its position, and the backward pass finds it again: many times faster.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from elmo.ops.char_windows import CompiledWindows, can_compile_windows
+from elmo.ops.packing import Precision, choose_library, pack_words
 from elmo.ops.precision import product_dtype
-from elmo.ops.products import Product, product
+from elmo.ops.products import Library, Product, product
 
 
 def convolve_max(
@@ -23,11 +26,42 @@ def convolve_max(
     return _ConvolveMax.apply(characters, weight, bias, product_dtype(characters))  # type: ignore[no-any-return]
 
 
-def windows_max(characters: Float[Tensor, "W C E"], width: int, product: Product) -> Float[Tensor, "W n"]:
-    """Returns `convolve_max` without the bias, by a packed product and without gradients."""
-    windows = _windows(characters, width)
-    scores = product(windows.flatten(0, 1)).view(*windows.shape[:2], product.size)
-    return scores.amax(dim=1).to(characters.dtype)
+def pack_windows(
+    embedding: Float[Tensor, "K E"],
+    weights: Sequence[Float[Tensor, "_ E _"]],
+    precision: Precision,
+    library: Library | None,
+) -> "CompiledWindows | PackedWindows":
+    """Returns `convolve_max` for filters of several widths (n, E, width), packed, without gradients and biases.
+
+    It is a function of characters (W, C), and its results (W, n) are side by side.
+    """
+    if choose_library(precision, library) == "compiled" and can_compile_windows(embedding, weights):
+        return CompiledWindows(embedding, weights)
+    return PackedWindows(embedding, weights, precision, library)
+
+
+class PackedWindows:
+    """`pack_windows` by one product for each width, in the precision of `pack_words`."""
+
+    def __init__(
+        self,
+        embedding: Float[Tensor, "K E"],
+        weights: Sequence[Float[Tensor, "_ E _"]],
+        precision: Precision,
+        library: Library | None,
+    ) -> None:
+        self._embedding = embedding
+        self._products = [(weight.shape[2], pack_words(_flat(weight), precision, library)) for weight in weights]
+
+    def __call__(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W n"]:
+        characters = torch.nn.functional.embedding(char_ids, self._embedding)
+        return torch.cat([self._largest(characters, width, product) for width, product in self._products], dim=1)
+
+    def _largest(self, characters: Float[Tensor, "W C E"], width: int, product: Product) -> Float[Tensor, "W n"]:
+        windows = _windows(characters, width)
+        scores = product(windows.flatten(0, 1)).view(*windows.shape[:2], product.size)
+        return scores.amax(dim=1).to(characters.dtype)
 
 
 class _ConvolveMax(torch.autograd.Function):

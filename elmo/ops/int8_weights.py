@@ -28,6 +28,12 @@ def row_quantized(weight: Float[Tensor, "size K"]) -> tuple[Int8[Tensor, "size K
     return (weight / scales[:, None]).round().to(torch.int8), scales
 
 
+def is_row_quantized(weight: Float[Tensor, "size K"]) -> bool:
+    """Returns whether `row_quantized` is exact, as it is for weights that were stored so."""
+    integers, scales = row_quantized(weight.float())
+    return torch.allclose(integers * scales[:, None], weight.float(), rtol=1e-6, atol=0)
+
+
 class Int8WeightsProduct:
     """A product with 8-bit weights; the result is float32."""
 

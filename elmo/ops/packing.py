@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from elmo.ops.int8 import FbgemmInt8Product, OneDnnInt8Product
 from elmo.ops.int8_reading import CompiledProduct, has_compiled
-from elmo.ops.int8_weights import Int8WeightsProduct, has_few_rows
+from elmo.ops.int8_weights import Int8WeightsProduct, has_few_rows, is_row_quantized
 from elmo.ops.products import Library, OneDnnProduct, Product, TorchProduct, default_library, has_onednn, is_x86
 
 Precision = Literal["float32", "bfloat16", "int8", "int8-weights"]
@@ -59,11 +59,16 @@ class PackedModule(nn.Module):
         raise TypeError("a model packed for this CPU cannot be pickled; load the model in each process")
 
 
+def choose_library(precision: Precision, library: Library | None) -> Library:
+    """Returns the library if it multiplies in this precision, else the fastest one that does."""
+    libraries = find_support(precision).libraries
+    return library if library in libraries else libraries[0]
+
+
 def pack(weight: Float[Tensor, "size K"], precision: Precision, library: Library | None = None) -> Product:
     """The product with a copy of `weight`, with a library of `support(precision)`; with the first, if it is not one of
     them, as those of 8-bit integers are not for a token encoder. CPU only."""
-    libraries = find_support(precision).libraries
-    library = library if library in libraries else libraries[0]
+    library = choose_library(precision, library)
     if precision == "int8":
         return INT8[library](weight.float())
     if library == "compiled":
@@ -74,9 +79,17 @@ def pack(weight: Float[Tensor, "size K"], precision: Precision, library: Library
     return kind(weight.to(getattr(torch, precision), copy=library == "torch"))  # oneDNN makes its own
 
 
-def precision_of_words(precision: Precision) -> Precision:
-    """The precision of a token encoder's products in a model of this precision."""
-    return "float32" if precision in ("int8", "int8-weights") else precision
+def pack_words(weight: Float[Tensor, "size K"], precision: Precision, library: Library | None) -> Product:
+    """The product of a token encoder in a model of this precision.
+
+    A word's vector is computed once, so its error matters more than its time: weights of 8 bits are used only where
+    they are exact, and else float32.
+    """
+    if precision not in ("int8", "int8-weights"):
+        return pack(weight, precision, library)
+    if choose_library(precision, library) == "compiled" and is_row_quantized(weight):
+        return pack(weight, precision, "compiled")
+    return pack(weight, "float32", library)
 
 
 def _of_many_rows() -> Precision:
