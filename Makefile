@@ -115,10 +115,11 @@ docs: $(DOCS)
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
 
-# Whether everything that is called is there on other systems, too.
+# Whether everything that is called is there on other systems and in the newest Python, too; `types` is for the oldest.
 test-systems: $(SETUP)
 	$(BIN)/pyright --pythonplatform Darwin
 	$(BIN)/pyright --pythonplatform Windows
+	$(BIN)/pyright --pythonversion 3.14
 
 # Other Pythons of this machine (PATH, pyenv) compile all of the package and run what needs no torch, of which there may be no
 # build for them here. One without an interpreter is named and left out.

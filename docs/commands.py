@@ -17,8 +17,8 @@ from elmo.cli.settings import settings_of
 PAGE = Path(__file__).with_name("commands.md")
 HEAD = """# Commands
 
-This page lists the commands by job, each with an example and its options. `elmo VERB --help` prints
-the same in a terminal.
+This page lists the commands by job, each with an example. A click on *Options* opens their table.
+`elmo VERB --help` prints the same in a terminal.
 
 An option may stand before or after the files. A setting has no dashes: `section.key=value`. An error is one line that
 says what to do, and the exit code is 2. It is 1 if training cannot continue or memory runs out, and 130 after Ctrl-C.
@@ -69,9 +69,14 @@ def contents(verbs: dict[str, Parser], groups: tuple[str, ...]) -> str:
     """The table of jobs and their commands."""
     rows = ["\n| job | commands |\n|---|---|\n"]
     for group in groups:
-        links = [f"[{name}](#elmo-{name})" for name, verb in verbs.items() if verb.group == group]
+        links = [link("elmo", name) for name, verb in verbs.items() if verb.group == group]
         rows.append(f"| {group} | {', '.join(links)} |\n")
     return "".join(rows)
+
+
+def link(program: str, name: str) -> str:
+    """A link to the section of a command."""
+    return f"[{name}](#{program.replace(' ', '-')}-{name})"
 
 
 def sections(parser: Parser, sentence: str) -> Iterator[str]:
@@ -83,14 +88,19 @@ def sections(parser: Parser, sentence: str) -> Iterator[str]:
     inner = verbs_of(parser)
     arguments = [] if inner else list(rows(parser))
     if arguments:
-        yield table(("argument", "meaning", "default"), arguments)
+        yield folded(f"Options of <code>{parser.prog}</code>", ("argument", "meaning", "default"), arguments)
     if (home := parser.home()) is not None:
         yield f"\n`{parser.prog} --settings` prints all settings as a file to edit.\n"
-        yield f"\n<details>\n<summary>All settings of <code>{parser.prog}</code></summary>\n"
-        yield table(("setting", "meaning", "default"), list(settings(*home)))
-        yield "\n</details>\n"
+        yield folded(f"Settings of <code>{parser.prog}</code>", ("setting", "meaning", "default"), [*settings(*home)])
+    if inner:
+        yield f"\nIts commands: {', '.join(link(parser.prog, name) for name in inner)}.\n"
     for name, verb in inner.items():
         yield from sections(verb, about(parser, name))
+
+
+def folded(title: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """A table that opens at a click on its title, which keeps the page short on a phone."""
+    return f"\n<details>\n<summary>{title}</summary>\n{table(head, rows)}\n</details>\n"
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

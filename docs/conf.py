@@ -55,7 +55,7 @@ html_theme = "furo"
 version = release = elmo.__version__
 html_title = f"elmo {version}"
 exclude_patterns = ["_build", "runs", "variants"]
-myst_heading_anchors = 3
+myst_heading_anchors = 4
 nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600
