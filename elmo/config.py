@@ -10,7 +10,7 @@ import math
 import tomllib
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, time
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +24,8 @@ LARGEST = 3.4028234e38
 LARGEST_SIZE = 2**24
 """The largest size of a layer or batch. With more, a computer runs out of memory, or a single step never ends."""
 MOST_LAYERS = 1000
+SEEDS = 2**32
+"""The number of seeds, from 0, that all random generators take."""
 RECIPES = Path(__file__).parent / "recipes"
 """The packaged recipes of pretraining."""
 
@@ -221,24 +223,44 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
     return values
 
 
-def check_range(config: Any, names: Iterable[str], least: int, below: int | None = None, where: str = "") -> None:
-    """Raises ConfigError if a number with one of these names, or in a tuple, is not in [least, below)."""
+def check_range(config: Any, names: Iterable[str], least: float, below: float | None = None, where: str = "") -> None:
+    """Raises ConfigError if a number with one of these names is not in [least, below).
+
+    This and the following functions check each number of a tuple, and take None, which is no number.
+    """
     expected = f"at least {least}" if below is None else f"from {least} to less than {below}"
+    most = math.inf if below is None else below
+    _check_all(config, names, lambda number: least <= number < most, expected, where)
+
+
+def check_sizes(config: Any, names: Iterable[str], where: str = "", least: int = 1, most: int = LARGEST_SIZE) -> None:
+    """Raises ConfigError if a number with one of these names is not in [least, most]."""
+    _check_all(config, names, lambda number: number >= least, f"at least {least}", where)
+    _check_all(config, names, lambda number: number <= most, f"at most {most}", where)
+
+
+def check_above(config: Any, names: Iterable[str], most: float | None = None, where: str = "") -> None:
+    """Raises ConfigError if a number with one of these names is not in (0, most], or is infinite."""
+    expected = "a number above 0" + ("" if most is None else f" and at most {most:,}")
+    limit = LARGEST if most is None else most
+    _check_all(config, names, lambda number: 0 < number <= limit, expected, where)
+
+
+def check_lists(config: Any, names: Iterable[str], where: str = "") -> None:
+    """Raises ConfigError if a tuple with one of these names is empty or has something twice."""
+    for name in names:
+        values = getattr(config, name)
+        if not values or len(set(values)) != len(values):
+            raise ConfigError(f"{where}{name} is {list(values)}; at least one value, without repeats, is expected")
+
+
+def _check_all(config: Any, names: Iterable[str], is_good: Callable[[float], bool], expected: str, where: str) -> None:
     for name in names:
         value = getattr(config, name)
         numbers = value if isinstance(value, tuple) else (value,)
-        if not all(number >= least and (below is None or number < below) for number in numbers):
+        if not all(number is None or is_good(number) for number in numbers):
             shown = list(value) if isinstance(value, tuple) else value
             raise ConfigError(f"{where}{name} is {shown}; {expected} is expected")
-
-
-def check_sizes(config: Any, names: Iterable[str], where: str = "", most: int = LARGEST_SIZE) -> None:
-    """Raises ConfigError if a number with one of these names, or in a tuple, is larger than `most`."""
-    for name in names:
-        value = getattr(config, name)
-        for number in value if isinstance(value, tuple) else (value,):
-            if number > most:
-                raise ConfigError(f"{where}{name} is {number}; at most {most} is expected")
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:

@@ -18,7 +18,7 @@ from elmo.cli.arguments import (
     take_output,
     tokenizer_of,
 )
-from elmo.errors import InputError
+from elmo.errors import InputError, check_whole
 from elmo.terminal import Counter
 
 
@@ -245,8 +245,8 @@ def _follower(counter: Counter) -> Callable[[Any], None]:
 
 def _engine(arguments: argparse.Namespace) -> Any:
     for flag, value in (("--workers", arguments.workers), ("--threads", arguments.threads)):
-        if value is not None and value < 1:
-            raise InputError(f"{flag} is {value}; at least 1 is expected")
+        if value is not None:
+            check_whole(flag, value)
     if arguments.engine == "ray":
         from elmo.integrations import ray
 

@@ -18,7 +18,7 @@ from elmo.cli.arguments import (
     take_output,
     tokenizer_of,
 )
-from elmo.errors import InputError
+from elmo.errors import InputError, check_whole
 from elmo.terminal import Counter
 
 
@@ -114,8 +114,8 @@ def index_verb(arguments: argparse.Namespace) -> None:
     from elmo.text.tokenizer import WHITESPACE
 
     take_output(arguments)
-    if arguments.limit is not None and arguments.limit < 1:
-        raise InputError(f"--max-words is {arguments.limit}; at least 1 is expected")
+    if arguments.limit is not None:
+        check_whole("--max-words", arguments.limit)
     paths, output = corpus.expand_patterns(arguments.input), Path(arguments.output)
     check_output(output, arguments.overwrite, index.FILES, (*paths, *formats.files_of(arguments.model)))
     card, embedder = _opened(arguments.model, arguments.state)
@@ -151,9 +151,8 @@ def index_verb(arguments: argparse.Namespace) -> None:
 def neighbors_verb(arguments: argparse.Namespace) -> None:
     from elmo.search import nearest
 
-    for flag, value in (("-k", arguments.k), ("--queries", arguments.queries)):
-        if value < 1:
-            raise InputError(f"{flag} is {value}; at least 1 is expected")
+    check_whole("-k", arguments.k)
+    check_whole("--queries", arguments.queries)
     if arguments.index is not None and arguments.text is not None:
         raise InputError("--text and --index both say where to search; give one of them")
     given = None

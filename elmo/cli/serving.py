@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo.cli.arguments import LAYERS_HELP, add_model, add_verb, run_in
-from elmo.errors import InputError
+from elmo.errors import InputError, check_whole
 
 KEY = "ELMO_API_KEY"
 LIMITS: dict[str, tuple[type, str]] = {
@@ -117,8 +117,7 @@ def serve_verb(arguments: argparse.Namespace) -> None:
         raise InputError(
             f"--host {arguments.host} is reachable from other machines; set {KEY}, or give --api-key-file or --no-auth"
         )
-    if arguments.workers < 1:
-        raise InputError(f"--workers is {arguments.workers}; at least 1 is expected")
+    check_whole("--workers", arguments.workers)
     limits = {name: getattr(arguments, name) for name in LIMITS}
     config = ServeConfig(
         arguments.model,

@@ -27,7 +27,7 @@ import torch
 from fsspec.implementations.local import LocalFileSystem
 
 from elmo import __version__, formats, ops
-from elmo.config import from_dict, to_dict
+from elmo.config import check_range, from_dict, to_dict
 from elmo.disk.files import ABANDONED, atomic_path
 from elmo.disk.run import lock_folder
 from elmo.embedding.arrow import (
@@ -360,9 +360,7 @@ def _check(settings: Settings) -> None:
     vector_shaper(settings.layers, settings.pool)
     if settings.state == "carry":
         raise InputError("state carry makes a row depend on all before it, but a corpus is read in parts; use reset")
-    for name, value in (("part_rows", settings.part_rows), ("batch_tokens", settings.batch_tokens)):
-        if value is not None and value < 1:
-            raise InputError(f"{name} is {value}; at least 1 is expected")
+    check_range(settings, ("part_rows", "row_bytes", "row_tokens", "batch_tokens"), 1)
 
 
 def _text(settings: Settings, text: TextConfig | None) -> TextConfig:

@@ -444,7 +444,7 @@ def tokens_within(memory: int, config: BiLMConfig) -> int:
 
 def parse_bytes(size: str | float) -> int:
     """Parses a size: `2GB`, `500 MB`, `64kB`, or a number of bytes."""
-    if isinstance(size, Real) and not isinstance(size, bool) and math.isfinite(size):
+    if isinstance(size, Real) and not isinstance(size, bool) and 0 <= cast(float, size) < math.inf:
         return int(size)
     number = r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?"
     found = re.fullmatch(number, size.strip(), re.IGNORECASE) if isinstance(size, str) else None

@@ -13,7 +13,7 @@ from torch import Tensor
 from elmo.disk.files import atomic_path, check_output
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import layer_selector
-from elmo.errors import InputError
+from elmo.errors import InputError, check_whole
 from elmo.formats.hdf5 import Hdf5Output
 from elmo.integrations.allennlp_bilm import PathLike, _ElmoBiLm, without_boundaries
 from elmo.integrations.originals import StatePolicy, missing_name_line, public_names
@@ -79,8 +79,7 @@ class ElmoEmbedder:
         self, sentences: Iterable[Iterable[str]], batch_size: int = DEFAULT_BATCH_SIZE
     ) -> Iterator[np.ndarray]:
         """Yields the array of one sentence at a time, as in `embed_batch`, for any number of sentences."""
-        if batch_size < 1:
-            raise InputError(f"batch_size is {batch_size}; at least 1 is expected")
+        check_whole("batch_size", batch_size)
         waiting = iter(sentences)
         while batch := list(islice(waiting, batch_size)):
             yield from self.embed_batch(batch)

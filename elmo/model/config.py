@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
 
-from elmo.config import MOST_LAYERS, ConfigError, check_sizes
+from elmo.config import MOST_LAYERS, ConfigError, check_range, check_sizes
 
 Shape = tuple[int, ...]
 MOST_BYTES = 2**63 - 1
@@ -32,9 +32,7 @@ class LstmConfig:
     """Whether the layers have a projection even if `dim` equals `projection_dim`."""
 
     def __post_init__(self) -> None:
-        for name in ("dim", "projection_dim", "n_layers"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; at least 1 is expected")
+        check_range(self, ("dim", "projection_dim"), 1)
         check_sizes(self, ("n_layers",), most=MOST_LAYERS)
         for name in ("cell_clip", "proj_clip"):
             clip = getattr(self, name)
@@ -65,14 +63,13 @@ class CharCnnConfig:
             raise ConfigError(f"filters is {list(self.filters)}; pairs (width, number) of at least 1 are expected")
         for name, least, why in (
             ("embedding_dim", 1, ""),
-            ("n_highway", 0, ""),
             ("n_characters", 2, ": padding and one character"),
             ("max_characters_per_token", max(width for width, _ in self.filters), ": the widest filter"),
             ("max_characters_per_token", 3, ": two marks and one character"),
         ):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} is {getattr(self, name)}; at least {least} is expected{why}")
-        check_sizes(self, ("n_highway",), most=MOST_LAYERS)
+        check_sizes(self, ("n_highway",), least=0, most=MOST_LAYERS)
 
     @property
     def n_filters(self) -> int:
@@ -127,8 +124,7 @@ class BiLMConfig:
                 f"{len(given)} of char_cnn, n_tokens_vocab and word_cnn are given; a model reads characters, words or"
                 " both: exactly one is expected"
             )
-        if self.n_tokens_vocab is not None and self.n_tokens_vocab < 1:
-            raise ConfigError(f"n_tokens_vocab is {self.n_tokens_vocab}; at least 1 is expected")
+        check_range(self, ("n_tokens_vocab",), 1)
 
     @property
     def reads(self) -> str:

@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from elmo.config import ConfigError, check_range, check_sizes
+from elmo.config import check_range, check_sizes
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig
 from elmo.model.word_table import WordTable
@@ -41,10 +41,8 @@ class DecoderConfig:
     """The dropout of word vectors on both sides, of the encoder's output, and of the softmax's input."""
 
     def __post_init__(self) -> None:
-        check_range(self, ("dim", "word_dim"), 1, where="decoder.")
         check_sizes(self, ("dim", "word_dim"), "decoder.")
-        if not 0 <= self.dropout < 1:
-            raise ConfigError(f"decoder.dropout is {self.dropout}; from 0 to less than 1 is expected")
+        check_range(self, ("dropout",), 0, 1, "decoder.")
 
 
 class Translator(nn.Module):

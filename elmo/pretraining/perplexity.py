@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from elmo.errors import InputError
+from elmo.errors import InputError, check_whole
 from elmo.forking import cached_property
 from elmo.formats import Model
 from elmo.model.bilm import BiLM
@@ -219,8 +219,8 @@ def perplexity_report(
     This is the work of `elmo perplexity`. `reading` is called with the bytes that are tokenized, then `progress` with
     the words that are measured; both also get the total.
     """
-    if max_words is not None and max_words < 1:
-        raise InputError(f"max_words is {max_words}; at least 1 is expected")
+    if max_words is not None:
+        check_whole("max_words", max_words)
     vocabulary, lm_head = softmax_of(model)
     config = model.config
     heldout = HeldOut(

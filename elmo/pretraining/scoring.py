@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from elmo.errors import InputError
+from elmo.errors import InputError, check_whole
 from elmo.forking import settle_child
 from elmo.formats import Model
 from elmo.model.bilm import BiLM, reading_backwards, reorder
@@ -130,8 +130,7 @@ class Scorer:
         """Yields `substitutes` at several positions of a sentence, which is read once."""
         if side not in get_args(Side):
             raise InputError(f"side is {side!r}; one of {', '.join(get_args(Side))} is expected")
-        if k < 1:
-            raise InputError(f"k is {k}; at least 1 is expected")
+        check_whole("k", k)
         scores = self.distributions(sentence, positions)
         return [self._ranked(each, k, side) for each in scores]
 

@@ -1,7 +1,6 @@
 """The settings of `elmo train`, with their checks, and which of them a resumed run keeps."""
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,7 +79,7 @@ class TrainConfig:
     """Whether batches are prepared in another process."""
 
 
-MOST_EPOCHS = 1_000_000
+MOST_EPOCHS, MOST_MINUTES = 1_000_000, 1_000_000
 """The most epochs; more is a mistake, and a nearly infinite number gives no number of steps."""
 MAY_CHANGE = {
     "output",
@@ -124,30 +123,20 @@ def check_numbers(config: TrainConfig) -> None:
             f"model.char_cnn.n_characters is {characters.n_characters}; at least {PADDING + 1} are needed for bytes"
             " and the marks of word and sentence boundaries"
         )
-    given = [name for name in ("max_words", "evaluate_words") if getattr(config, name) is not None]
-    configs.check_range(config, ("streams", "shares", "window", "devices", "nodes", *given), 1)
-    configs.check_sizes(config, ("streams", "shares", "window", "devices", "nodes"))
-    configs.check_sizes(loop, ("accumulate",), "loop.")
-    configs.check_sizes(objective, ("negatives",), "objective.")
+    configs.check_range(config, ("max_words", "evaluate_words"), 1)
     configs.check_range(config, ("vocab_size",), 1 + len(SPECIAL))
-    configs.check_range(loop, ("accumulate", "log_steps", "evaluate_steps", "checkpoint_steps"), 1, where="loop.")
-    configs.check_range(config, ("seed",), 0)
-    if not 0 < config.wait_minutes < 1e6:
-        raise InputError(f"wait_minutes is {config.wait_minutes}; a number of minutes above 0 is expected")
-    configs.check_range(objective, ("negatives",), 0, where="objective.")
-    configs.check_range(optim, ("clip_norm", "lr", "weight_decay", "initial_accumulator"), 0, where="optim.")
-    decays = [name for name in ("vector_decay", "table_decay") if getattr(optim, name) is not None]
-    configs.check_range(optim, decays, 0, where="optim.")
+    configs.check_range(config, ("seed",), 0, configs.SEEDS)
+    configs.check_sizes(config, ("streams", "shares", "window", "devices", "nodes"))
+    configs.check_above(config, ("wait_minutes",), MOST_MINUTES)
+    configs.check_above(config, ("epochs",), MOST_EPOCHS)
+    configs.check_sizes(loop, ("accumulate",), "loop.")
+    configs.check_range(loop, ("log_steps", "evaluate_steps", "checkpoint_steps"), 1, where="loop.")
     configs.check_range(loop, ("checkpoint_minutes",), 0, where="loop.")
-    if not 0 < config.epochs <= MOST_EPOCHS:
-        raise InputError(f"epochs is {config.epochs}; a number above 0 and at most {MOST_EPOCHS:,} is expected")
-    if not 0 < objective.loss_scale < math.inf:
-        raise InputError(f"objective.loss_scale is {objective.loss_scale}; a number above 0 is expected")
-    if config.seed >= 2**32:
-        raise InputError(f"seed is {config.seed}; a number below 2**32 is expected")
-    for beta in optim.betas:
-        if not 0 <= beta < 1:
-            raise InputError(f"optim.betas has {beta}; numbers from 0 to below 1 are expected")
+    configs.check_sizes(objective, ("negatives",), "objective.", least=0)
+    configs.check_above(objective, ("loss_scale",), where="objective.")
+    numbers = ("clip_norm", "lr", "weight_decay", "initial_accumulator", "vector_decay", "table_decay")
+    configs.check_range(optim, numbers, 0, where="optim.")
+    configs.check_range(optim, ("betas",), 0, 1, "optim.")
     shares = {"objective.dropout": objective.dropout, "objective.reset_probability": objective.reset_probability}
     for name, number in (shares | {"optim.decay": optim.decay, "optim.lowest": optim.lowest}).items():
         if not 0 <= number <= 1:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from elmo.config import without_nonfinite
+from elmo.config import SEEDS, check_range, without_nonfinite
 from elmo.disk.files import atomic_path, check_output
 from elmo.errors import InputError, IrregularInput
 from elmo.text.clean_languages import Languages
@@ -44,6 +44,10 @@ class CleanConfig:
     seed: int = 1
     keep_lines: bool = False
     """Whether every line is a paragraph, as in verse."""
+
+    def __post_init__(self) -> None:
+        check_range(self, ("heldout",), 0, 1)
+        check_range(self, ("seed",), 0, SEEDS)
 
 
 @dataclass(frozen=True)
@@ -94,8 +98,6 @@ def clean_folder(
     if output.resolve().is_relative_to(source.resolve()):
         raise InputError(f"{output}: is in the input ({source}), and would be read as text; name a folder elsewhere")
     check_output(output, overwrite, (TRAIN, HELDOUT, REPORT), [source])
-    if not 0 <= config.heldout < 1:
-        raise InputError(f"heldout is {config.heldout}; a share from 0 to below 1 is expected")
     languages = None if config.language is None else Languages(config.language)
     paths, others = _files_below(source)
     noted = IrregularPlaces(source)

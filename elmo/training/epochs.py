@@ -68,10 +68,8 @@ class EpochConfig:
         where = "training."
         check_range(self, ("epochs",), 1, where=where)
         numbers = ("patience", "lr", "weight_decay", "clip_norm", "clip_value", "decay", "decay_patience")
-        check_range(self, (*numbers, "checkpoint_minutes"), 0, where=where)
+        check_range(self, (*numbers, "checkpoint_minutes", "minutes"), 0, where=where)
         check_range(self, ("betas", "rho"), 0, 1, where)
-        if self.minutes is not None:
-            check_range(self, ("minutes",), 0, where=where)
 
 
 @dataclass(frozen=True)

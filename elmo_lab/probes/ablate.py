@@ -94,7 +94,8 @@ class AblateConfig:
     """The biLM for all runs."""
 
     def __post_init__(self) -> None:
-        queues.check_lists(recipes=self.recipes, analyses=self.analyses, seeds=self.seeds)
+        configs.check_lists(self, ("recipes", "analyses", "seeds"))
+        configs.check_range(self, ("seeds",), 0, configs.SEEDS)
 
 
 @dataclass(frozen=True)

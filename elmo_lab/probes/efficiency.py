@@ -52,10 +52,9 @@ class EfficiencyConfig:
     """The biLM for all runs."""
 
     def __post_init__(self) -> None:
-        queues.check_lists(recipes=self.recipes, fractions=self.fractions, seeds=self.seeds)
-        for fraction in self.fractions:
-            if not 0 < fraction <= 1:
-                raise configs.ConfigError(f"fractions has {fraction}; more than 0 and at most 1 is expected")
+        configs.check_lists(self, ("recipes", "fractions", "seeds"))
+        configs.check_above(self, ("fractions",), 1)
+        configs.check_range(self, ("seeds",), 0, configs.SEEDS)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from elmo.config import ConfigError
+from elmo.config import ConfigError, check_sizes
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.formats.opened import open_model
@@ -86,8 +86,7 @@ class NeighborsConfig:
             )
         if self.layers == ():
             raise ConfigError("layers is empty; name at least one, or omit it")
-        if self.k < 1:
-            raise ConfigError(f"k is {self.k}; at least 1 is expected")
+        check_sizes(self, ("k",))
 
 
 @dataclass(frozen=True)

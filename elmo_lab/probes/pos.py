@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from elmo.config import ConfigError
+from elmo.config import SEEDS, check_above, check_range
 from elmo.errors import InputError
 from elmo.formats.opened import open_model
 from elmo.text.lines import numbered_lines
@@ -76,11 +76,9 @@ class PosConfig:
     cache: CacheConfig = field(default_factory=CacheConfig)
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "limit"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; at least 1 is expected")
-        if not self.lr > 0:
-            raise ConfigError(f"lr is {self.lr}; more than 0 is expected")
+        check_range(self, ("epochs", "limit"), 1)
+        check_range(self, ("seed",), 0, SEEDS)
+        check_above(self, ("lr",))
 
 
 @dataclass(frozen=True)

@@ -90,10 +90,3 @@ def train_all(
 def folder_of(recipe: str) -> str:
     """The name of the folder for a recipe's runs."""
     return Path(recipe).name.removesuffix(".toml")
-
-
-def check_lists(**lists: Sequence[Any]) -> None:
-    """Raises ConfigError if a list of settings is empty or names something twice."""
-    for name, values in lists.items():
-        if not values or len(set(values)) != len(values):
-            raise configs.ConfigError(f"{name} is {list(values)}; at least one value, without repeats, is expected")

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Int
 
-from elmo.config import ConfigError
+from elmo.config import ConfigError, check_range, check_sizes
 from elmo.embedding.embedder import Embedder, StatePolicy
 from elmo.errors import InputError
 from elmo.formats.download import sha256_of
@@ -79,8 +79,9 @@ class WsdConfig:
             raise ConfigError(f"tests has files of the same name ({', '.join(names)}); name each test set once")
         if self.choose is not None and self.choose not in names:
             raise ConfigError(f"choose is {self.choose!r}; one of the test sets is expected: {', '.join(names)}")
-        if self.limit is not None and self.limit < 1:
-            raise ConfigError(f"limit is {self.limit}; at least 1 is expected")
+        check_range(self, ("limit",), 1)
+        check_range(self, ("checkpoint_minutes",), 0)
+        check_sizes(self, ("batch_tokens",))
 
 
 @dataclass(frozen=True)

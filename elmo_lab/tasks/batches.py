@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from elmo.config import ConfigError
+from elmo.config import check_range
 
 POOL = 32
 """The number of batches whose examples are sorted by length together; the pools differ by epoch."""
@@ -19,9 +19,7 @@ class BatchConfig:
     """The most tokens of all sentences in a batch, padding included; a longer example is a batch of its own."""
 
     def __post_init__(self) -> None:
-        for name, number in (("examples", self.examples), ("tokens", self.tokens)):
-            if number is not None and number < 1:
-                raise ConfigError(f"batch.{name} is {number}; at least 1 is expected")
+        check_range(self, ("examples", "tokens"), 1, where="batch.")
 
 
 def shuffled_batches(sizes: Sequence[int], config: BatchConfig, seed: int, epoch: int) -> list[list[int]]:

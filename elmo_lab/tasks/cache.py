@@ -23,6 +23,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, UInt8
 
+from elmo.config import ConfigError
 from elmo.disk.files import remove_abandoned, run_file
 from elmo.disk.lock import locked
 from elmo.embedding.embedder import Embedder, parse_bytes
@@ -48,6 +49,12 @@ class CacheConfig:
     """The most space for the layers of one model; a run that needs more fails before it computes."""
     enabled: bool = True
     """Whether layers are kept; otherwise every sentence is computed each time it is read."""
+
+    def __post_init__(self) -> None:
+        try:
+            limit_of(self)
+        except InputError as error:
+            raise ConfigError(f"cache.limit: {error}") from error
 
 
 class LayerCache:
@@ -190,7 +197,7 @@ def open_cache(config: CacheConfig, sha256: str, embedder: Embedder) -> LayerCac
 
 def limit_of(config: CacheConfig) -> int:
     """Returns the limit in bytes."""
-    return parse_bytes(str(config.limit))
+    return parse_bytes(config.limit)
 
 
 def key_of(sentence: Sentence) -> bytes:

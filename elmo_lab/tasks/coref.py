@@ -71,7 +71,6 @@ class CorefConfig:
         if not self.feed_forward:
             raise ConfigError("model.feed_forward is empty; at least one hidden layer is expected")
         sizes = ("hidden_size", "feed_forward", "feature_dim", "max_width", "max_antecedents", "window")
-        check_range(self, sizes, 1, where="model.")
         check_sizes(self, sizes, "model.")
         check_range(self, ("spans_per_token",), 0, where="model.")
         check_range(self, ("dropout",), 0, 1, "model.")

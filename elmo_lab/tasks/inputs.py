@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from elmo import ops
-from elmo.config import ConfigError, check_sizes
+from elmo.config import ConfigError, check_range, check_sizes
 from elmo.forking import cached_property
 from elmo.model.bilm import BiLM, tokens_mask
 from elmo.model.char_cnn import CharCnn
@@ -93,13 +93,10 @@ class InputConfig:
     """The lambda of `lambda * ||w||^2` over the weights w of the mixes, before their softmax (sec. 3.3)."""
 
     def __post_init__(self) -> None:
-        for name, least in (("vectors_dim", 1), ("min_count", 1), ("penalty", 0)):
-            if not getattr(self, name) >= least:
-                raise ConfigError(f"inputs.{name} is {getattr(self, name)}; at least {least} is expected")
         check_sizes(self, ("vectors_dim",), "inputs.")
-        for name in ("dropout", "elmo_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"inputs.{name} is {getattr(self, name)}; from 0 to less than 1 is expected")
+        check_range(self, ("min_count",), 1, where="inputs.")
+        check_range(self, ("penalty",), 0, where="inputs.")
+        check_range(self, ("dropout", "elmo_dropout"), 0, 1, "inputs.")
         if not (self.static or self.at_input or (self.characters is not None and self.characters.filters)):
             raise ConfigError(
                 f"inputs.static is false and inputs.elmo is {self.elmo!r}, so the network has no input; set"

@@ -43,7 +43,6 @@ class NerConfig:
     def __post_init__(self) -> None:
         if not self.hidden_dims:
             raise ConfigError("model.hidden_dims is empty; at least one layer is expected")
-        check_range(self, ("hidden_dims",), 1, where="model.")
         check_sizes(self, ("hidden_dims",), "model.")
         check_range(self, ("dropout",), 0, 1, "model.")
 

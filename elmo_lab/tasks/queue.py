@@ -43,10 +43,8 @@ class QueueRow:
     """Whether the networks of all seeds are also scored as an ensemble."""
 
     def __post_init__(self) -> None:
-        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
-            raise configs.ConfigError(
-                f"seeds of {self.name!r} are {list(self.seeds)}; at least one, without repeats, is expected"
-            )
+        configs.check_lists(self, ("seeds", "tuning"), f"{self.name}.")
+        configs.check_range(self, ("seeds",), 0, configs.SEEDS, f"{self.name}.")
         if len(self.arms) < 2:
             raise configs.ConfigError(f"arms of {self.name!r} are {list(self.arms)}; at least two are expected")
         if not _have_folders(self.arms):
@@ -56,10 +54,6 @@ class QueueRow:
                 raise configs.ConfigError(
                     f"arm {arm!r} of {self.name!r} is {settings!r}; a list of settings is expected"
                 )
-        if not self.tuning or len(set(self.tuning)) != len(self.tuning):
-            raise configs.ConfigError(
-                f"tuning of {self.name!r} is {list(self.tuning)}; settings without repeats are expected"
-            )
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,6 @@ class SnliConfig:
     in its network with ELMo, and none in its baseline."""
 
     def __post_init__(self) -> None:
-        check_range(self, ("hidden_dim",), 1, where="model.")
         check_sizes(self, ("hidden_dim",), "model.")
         check_range(self, ("dropout", "attention_dropout"), 0, 1, "model.")
 

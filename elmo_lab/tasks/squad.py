@@ -58,7 +58,6 @@ class SquadConfig:
     """The most answers that a prediction lists."""
 
     def __post_init__(self) -> None:
-        check_range(self, ("hidden_dim", "max_answer", "n_best"), 1, where="model.")
         check_sizes(self, ("hidden_dim", "max_answer", "n_best"), "model.")
         check_range(self, ("dropout",), 0, 1, "model.")
 

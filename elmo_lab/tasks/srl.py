@@ -53,9 +53,8 @@ class SrlConfig:
     network has no other."""
 
     def __post_init__(self) -> None:
-        check_range(self, ("n_layers", "hidden_size", "predicate_dim"), 1, where="model.")
         check_sizes(self, ("hidden_size", "predicate_dim"), "model.")
-        check_sizes(self, ("n_layers",), "model.", MOST_LAYERS)
+        check_sizes(self, ("n_layers",), "model.", most=MOST_LAYERS)
         check_range(self, ("dropout",), 0, 1, "model.")
 
 

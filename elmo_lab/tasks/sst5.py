@@ -65,7 +65,6 @@ class Sst5Config:
     so its ELMo vectors know nothing of its sentence."""
 
     def __post_init__(self) -> None:
-        check_range(self, ("hidden_dim",), 1, where="model.")
         check_sizes(self, ("hidden_dim",), "model.")
         check_range(self, ("phrase_tokens",), 0, where="model.")
         check_range(self, ("feed_forward_dropout", "integrator_dropout", "head_dropout"), 0, 1, "model.")

@@ -77,13 +77,10 @@ class TaskConfig:
     accelerator: str = "auto"
 
     def __post_init__(self) -> None:
-        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
-            raise configs.ConfigError(f"seeds is {list(self.seeds)}; numbers without repeats are expected")
-        configs.check_range(self, ("seeds",), 0, 2**32)
-        if self.max_train is not None and self.max_train < 1:
-            raise configs.ConfigError(f"max_train is {self.max_train}; at least 1 is expected")
-        if not 0 < self.train_fraction <= 1:
-            raise configs.ConfigError(f"train_fraction is {self.train_fraction}; more than 0 and at most 1 is expected")
+        configs.check_lists(self, ("seeds",))
+        configs.check_range(self, ("seeds",), 0, configs.SEEDS)
+        configs.check_range(self, ("max_train",), 1)
+        configs.check_above(self, ("train_fraction",), 1)
 
 
 @dataclass(frozen=True)

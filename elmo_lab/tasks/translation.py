@@ -82,7 +82,7 @@ class CoveConfig:
     def __post_init__(self) -> None:
         configs.check_range(self, ("vocab_size",), 1 + len(SPECIAL))
         configs.check_range(self, ("min_count",), 1)
-        configs.check_range(self, ("seed",), 0, 2**32)
+        configs.check_range(self, ("seed",), 0, configs.SEEDS)
 
 
 def train_cove(config: CoveConfig, resume: bool = False, quiet: bool = False) -> dict[str, Any]:

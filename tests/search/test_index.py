@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from command import run
 from lancedb.query import LanceVectorQueryBuilder
-from refusals import refused
+from refusals import refusal, refused
 from tiny import write_tiny
 
 from elmo.cli import main
@@ -555,7 +555,7 @@ def test_commands_read_sentences_by_their_kind(made: Path, tmp_path: Path, capsy
 
 def test_command_needs_a_token(made: Path, tmp_path: Path) -> None:
     done = run("index", made / "text.txt", "--output", tmp_path / "index", "--model", made / "model", "--max-words", 0)
-    assert (done.returncode, done.stderr) == (2, "elmo: error: --max-words is 0; at least 1 is expected\n")
+    refusal(done, "--max-words is 0", "at least 1")
 
 
 def test_command_shows_static_vectors_beside(made: Path) -> None:
@@ -587,8 +587,11 @@ def test_command_says_where_a_word_has_no_other_occurrence(made: Path) -> None:
         (("a bank", "--word", "bank", "--index", "index", "--model", "default"), "was made with a biLM of sha256"),
         (("bank", "--index", "index", "-k", "0"), "-k is 0"),
         (("bank", "--index", "index", "--state", "echo"), "the index has state reset, not echo"),
-        (("bank", "--index", "index", "--queries", "0"), "--queries is 0; at least 1 is expected"),
-        (("bank", "--text", "text.txt", "--queries", "-1"), "--queries is -1; at least 1 is expected"),
+        (("bank", "--index", "index", "--queries", "0"), "--queries is 0; a whole number"),
+        (
+            ("bank", "--text", "text.txt", "--queries", "-1"),
+            "--queries is -1; a whole number",
+        ),
         (("the bank", "--text", "text.txt"), "'the bank' is a sentence, no token of"),
         (("the bank", "--index", "index"), "add --word WORD"),
     ],

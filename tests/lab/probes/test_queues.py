@@ -317,7 +317,7 @@ def test_efficiency_trains_on_parts(small: list[Any], tmp_path: Path) -> None:
         ("ablate", "recipes=[]", "recipes is []"),
         ("ablate", 'analyses=["depth"]', "analyses[0] is 'depth'; allowed: 'places', 'layers', 'gamma', 'types'"),
         ("ablate", 'recipes=["nothing"]', "nothing: no such file, and not a packaged recipe"),
-        ("efficiency", "fractions=[0, 1]", "fractions has 0.0"),
+        ("efficiency", "fractions=[0, 1]", "fractions is [0.0, 1.0]"),
         ("efficiency", "seeds=[1,1]", "seeds is [1, 1]"),
     ],
 )
