@@ -11,7 +11,7 @@ from jaxtyping import Float
 from elmo.disk import figure as figure_file
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.texts import texts_and_tokens
-from elmo.errors import InputError, did_you_mean, pip_line, shown
+from elmo.errors import InputError, did_you_mean, shown
 from elmo.search.nearest import even_places, in_context, layer_numbers, query_vectors
 
 if TYPE_CHECKING:
@@ -80,16 +80,15 @@ def of_uses(
 
 def draw(panels: Sequence[Panel], title: str = "", columns: int = 4) -> "Figure":
     """Draws planes side by side in a figure, which a notebook shows by itself."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InputError(f"a picture needs matplotlib ({error}): {pip_line('probes')}") from error
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(PANEL * columns, PANEL * rows), layout="constrained")
-    for number, panel in enumerate(panels, 1):
-        _draw(figure.add_subplot(rows, columns, number), panel)
-    figure.suptitle(title)
+    with figure_file.plot_defaults():  # also sets that words with dollar signs are no formulas
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(PANEL * columns, PANEL * rows), layout="constrained")
+        for number, panel in enumerate(panels, 1):
+            _draw(figure.add_subplot(rows, columns, number), panel)
+        figure.suptitle(title)
     show: Any = lambda: figure_file.as_bytes(figure, "png")  # noqa: E731
     figure._repr_png_ = show  # type: ignore[attr-defined]  # a notebook calls this; without pyplot, nothing else sets it
     return figure
@@ -106,8 +105,7 @@ def _draw(axes: Any, panel: Panel) -> None:
     if len(points) <= NAMED:
         for (x, y), name in zip(points, panel.names, strict=True):
             side, shift = ("right", -4) if x > points[:, 0].mean() else ("left", 4)  # the text runs towards the centre
-            text = name.replace("$", r"\$")
-            axes.annotate(text, (x, y), (shift, 3), textcoords="offset points", fontsize=6, ha=side)
+            axes.annotate(name, (x, y), (shift, 3), textcoords="offset points", fontsize=6, ha=side)
     axes.set_title(f"{panel.title} ({sum(parts):.0%} of the variance)", fontsize=9)
     axes.set_xticks([])
     axes.set_yticks([])

@@ -31,6 +31,15 @@ def test_plot_draws_every_use_at_each_layer_and_a_notebook_shows_it() -> None:
         elmo.plot("chess", TEXTS)
 
 
+def test_words_with_dollar_signs_are_no_formulas(tmp_path: Path) -> None:
+    word = r"$\frac$"
+    figure = elmo.plot(word, [["a", word, "b"], ["$", word, "c"]], layers=[0])
+    figure.savefig(tmp_path / "uses.svg")  # with the user's own settings
+    shown = [text.get_text() for text in [*figure.axes[0].texts, *figure.texts, figure._suptitle] if text]  # type: ignore[attr-defined]
+    assert all(word in text for text in shown)
+    assert len(shown) >= 3
+
+
 def test_commands_write_figures(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("\n".join(TEXTS), encoding="utf-8")
     text = ("--text", tmp_path / "text.txt", "--quiet")
