@@ -89,6 +89,7 @@ def draw(panels: Sequence[Panel], title: str = "", columns: int = 4) -> "Figure"
         for number, panel in enumerate(panels, 1):
             _draw(figure.add_subplot(rows, columns, number), panel)
         figure.suptitle(title)
+        figure_file.choose_fonts(figure)
     show: Any = lambda: figure_file.as_bytes(figure, "png")  # noqa: E731
     figure._repr_png_ = show  # type: ignore[attr-defined]  # a notebook calls this; without pyplot, nothing else sets it
     return figure

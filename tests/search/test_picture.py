@@ -1,10 +1,13 @@
 """Pictures of a word's uses: the plane is that of the principal components, and the commands write it."""
 
+import warnings
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pytest
 from command import run
+from matplotlib import font_manager
 
 import elmo
 from elmo.search.picture import project_to_plane
@@ -38,6 +41,30 @@ def test_words_with_dollar_signs_are_no_formulas(tmp_path: Path) -> None:
     shown = [text.get_text() for text in [*figure.axes[0].texts, *figure.texts, figure._suptitle] if text]  # type: ignore[attr-defined]
     assert all(word in text for text in shown)
     assert len(shown) >= 3
+
+
+STIX = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "STIXGeneral.ttf"
+ONLY_IN_STIX = "\u1d8d"
+
+
+def test_an_installed_font_is_used_for_characters_that_the_usual_one_lacks(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "plain.ttf").write_bytes(STIX.read_bytes())
+    (tmp_path / "broken.ttf").write_bytes(b"no font")
+    entries = font_manager.fontManager.ttflist
+    others = [
+        font_manager.FontEntry(fname=str(tmp_path / f"{name}.ttf"), name=f"A {name} font", weight=400)
+        for name in ("broken", "plain")
+    ]
+    usual = [entry for entry in entries if "mpl-data" in entry.fname]
+    sentences = [[ONLY_IN_STIX, "one"], ["two", ONLY_IN_STIX]]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", usual)
+    with pytest.warns(UserWarning, match=ONLY_IN_STIX):
+        without = elmo.plot(ONLY_IN_STIX, sentences, layers=[0])._repr_png_()  # type: ignore[attr-defined]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", [*usual, *others])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figure = elmo.plot(ONLY_IN_STIX, sentences, layers=[0])
+        assert figure._repr_png_() != without  # type: ignore[attr-defined]
 
 
 def test_commands_write_figures(tmp_path: Path) -> None:
