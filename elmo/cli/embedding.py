@@ -203,9 +203,9 @@ def _embed_file(arguments: argparse.Namespace) -> None:
 
 
 def _embed_corpus(arguments: argparse.Namespace) -> None:
+    from elmo.embedding.budget import parse_bytes
     from elmo.embedding.corpus import PART_ROWS, Settings, embed_corpus
     from elmo.embedding.corpus_rows import Columns
-    from elmo.embedding.embedder import parse_bytes
     from elmo.embedding.layers import parse_layers
 
     of_a_file = ("rows", "overwrite", "kind")

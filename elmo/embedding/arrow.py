@@ -18,9 +18,10 @@ from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import Layers
 from elmo.embedding.pooling import Pool
 from elmo.embedding.store import Dtype
-from elmo.embedding.store_safetensors import as_stored
+from elmo.embedding.store_parquet import import_pyarrow
+from elmo.embedding.store_rows import as_stored
 from elmo.embedding.texts import SplitText
-from elmo.errors import InputError, pip_line
+from elmo.errors import InputError
 from elmo.text.tokenizer import Tokenizer, split_at_spaces
 
 RecordBatch = Any
@@ -126,15 +127,6 @@ def error_schema(id_type: Any) -> Any:
     """Returns the schema of errors."""
     pa = import_pyarrow()
     return pa.schema([("id", id_type), ("reason", pa.string()), ("begin", pa.binary())])
-
-
-def import_pyarrow() -> Any:
-    """Imports pyarrow. Raises InputError if it is not installed."""
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise InputError(f"corpora need pyarrow ({error}): {pip_line('store')}") from error
-    return pyarrow
 
 
 def _columns(batch: RecordBatch) -> tuple[Any, Any]:

@@ -11,24 +11,19 @@ on the number of tokens that are read at once, so doing it again gives the same 
 """
 
 import dataclasses
-import hashlib
 import json
 import platform
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from fsspec.implementations.local import LocalFileSystem
 
 from elmo import __version__, formats, ops
 from elmo.config import check_range, from_dict, to_dict
-from elmo.disk.files import ABANDONED, atomic_path
 from elmo.disk.run import lock_folder
 from elmo.embedding.arrow import (
     ROW_BYTES,
@@ -36,8 +31,26 @@ from elmo.embedding.arrow import (
     RecordBatch,
     embed_batches,
     error_schema,
-    import_pyarrow,
     vector_schema,
+)
+from elmo.embedding.budget import tokens_within
+from elmo.embedding.corpus_folder import (
+    CONTENTS,
+    DONE,
+    ERRORS,
+    FORMAT,
+    MANIFEST,
+    VECTORS,
+    HashedFile,
+    Receipt,
+    is_local,
+    name_of,
+    own_manifest,
+    parts_of,
+    read_json,
+    tidy,
+    whole_file,
+    write_json,
 )
 from elmo.embedding.corpus_rows import (
     Columns,
@@ -49,18 +62,16 @@ from elmo.embedding.corpus_rows import (
     plan_parts,
     read_part,
 )
-from elmo.embedding.embedder import Embedder, StatePolicy, tokens_within
+from elmo.embedding.embedder import Embedder, StatePolicy
 from elmo.embedding.layers import Layers, layer_selector, written_layers
 from elmo.embedding.pooling import Pool, vector_shaper
 from elmo.embedding.store import Dtype
+from elmo.embedding.store_parquet import import_pyarrow
 from elmo.errors import InputError
 from elmo.formats import Model
 from elmo.text.corpus import sample_hash
 from elmo.text.tokenizer import WHITESPACE, TextConfig, Tokenizer, text_of, text_values
 
-MANIFEST, VECTORS, ERRORS, DONE = "manifest.json", "vectors", "errors", "done"
-CONTENTS = "inputs' contents"
-FORMAT = 1
 PART_ROWS = 10_000
 
 
@@ -105,21 +116,6 @@ class CorpusJob:
     """The hash of the model's content."""
     base: str
     """The folder in which the job was started, to which relative input names refer."""
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """What was written for a part."""
-
-    part: int
-    vectors: int
-    """The number of rows with vectors."""
-    errors: int
-    """The number of rows that could not be embedded."""
-    tokens: int
-    bytes: int
-    sha256: str
-    """The hash of the file of vectors."""
 
 
 @dataclass(frozen=True)
@@ -182,17 +178,17 @@ def embed_corpus(
     del model
     sizes = expand_addresses(inputs)
     identity = _identity(settings, sha256, text, sizes)
-    manifest = _own_manifest(files, path, output, identity)
-    parts = plan_parts(list(sizes), settings.part_rows, settings.columns) if manifest is None else _parts(manifest)
+    manifest = own_manifest(files, path, output, identity)
+    parts = plan_parts(list(sizes), settings.part_rows, settings.columns) if manifest is None else parts_of(manifest)
     with ExitStack() as stack:
         files.makedirs(path, exist_ok=True)
-        if _is_local(files):
+        if is_local(files):
             stack.enter_context(lock_folder(Path(path), "is writing these vectors", "name another output"))
-        manifest = _own_manifest(files, path, output, identity)  # another process may have worked here until now
-        parts = parts if manifest is None else _parts(manifest)
+        manifest = own_manifest(files, path, output, identity)  # another process may have worked here until now
+        parts = parts if manifest is None else parts_of(manifest)
         for folder in (VECTORS, ERRORS, DONE):
             files.makedirs(f"{path}/{folder}", exist_ok=True)
-        _tidy(files, path)
+        tidy(files, path)
         if manifest is None:
             manifest = {
                 "format": FORMAT,
@@ -201,7 +197,7 @@ def embed_corpus(
                 "job": identity,
             }
             manifest |= {"versions": _versions(), "parts": [dataclasses.asdict(part) for part in parts]}
-            _write_json(files, f"{path}/{MANIFEST}", manifest)
+            write_json(files, f"{path}/{MANIFEST}", manifest)
         _work(CorpusJob(absolute_address(output), _placed(settings), sha256, str(Path.cwd())), parts, engine, progress)
         return _finish(files, path, output, manifest, parts)
 
@@ -271,64 +267,33 @@ def embed_part(worker: Worker, part: Part) -> Receipt:
     """Writes the files of a part unless it is done, and returns its receipt."""
     job = worker.job
     files, path = filesystem(job.output)
-    receipt_path = f"{path}/{DONE}/{_name(part)}.json"
+    receipt_path = f"{path}/{DONE}/{name_of(part)}.json"
     files.invalidate_cache()
     if files.exists(receipt_path):
-        return from_dict(Receipt, _read_json(files, receipt_path))
+        return from_dict(Receipt, read_json(files, receipt_path))
     worker.embedder.words.clear()
     settings = job.settings
     batches = read_part(part, settings.columns, settings.row_bytes, job.base)
     made = embed_batches(worker.embedder, batches, worker.tokenizer, **settings.choice())
     errors: list[RecordBatch] = []
-    with _whole(files, f"{path}/{VECTORS}/{_name(part)}.parquet") as file:
-        hashed = _Hashed(file)
+    with whole_file(files, f"{path}/{VECTORS}/{name_of(part)}.parquet") as file:
+        hashed = HashedFile(file)
         rows, tokens = _write(hashed, made, errors, settings.dtype)
     refused = sum(map(len, errors))
     if refused:
-        with _whole(files, f"{path}/{ERRORS}/{_name(part)}.parquet") as file, _parquet(file, _errors_schema()) as table:
+        with (
+            whole_file(files, f"{path}/{ERRORS}/{name_of(part)}.parquet") as file,
+            _parquet(file, _errors_schema()) as table,
+        ):
             for batch in errors:
                 table.write_batch(batch)
     receipt = Receipt(part.number, rows, refused, tokens, hashed.size, hashed.sha256)
-    _write_json(files, receipt_path, dataclasses.asdict(receipt))
+    write_json(files, receipt_path, dataclasses.asdict(receipt))
     return receipt
 
 
-class _Hashed:
-    """A file for writing that hashes its content."""
-
-    closed = False
-
-    def __init__(self, file: Any) -> None:
-        self._file, self._digest, self.size = file, hashlib.sha256(), 0
-
-    @property
-    def sha256(self) -> str:
-        return self._digest.hexdigest()
-
-    def write(self, data: Any) -> int:
-        self._digest.update(data)
-        self.size += len(data)
-        self._file.write(data)
-        return len(data)
-
-    def tell(self) -> int:
-        return self.size
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return False
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    def close(self) -> None:
-        """Does nothing, since the owner closes the file."""
-
-
 def _write(
-    file: _Hashed, made: Iterator[tuple[RecordBatch, RecordBatch]], errors: list[RecordBatch], dtype: Dtype
+    file: HashedFile, made: Iterator[tuple[RecordBatch, RecordBatch]], errors: list[RecordBatch], dtype: Dtype
 ) -> tuple[int, int]:
     """Writes vectors and collects errors; returns the numbers of rows and tokens."""
     rows = tokens = 0
@@ -347,12 +312,8 @@ def _errors_schema() -> Any:
     return error_schema(import_pyarrow().string())
 
 
-@contextmanager
-def _parquet(file: Any, schema: Any) -> Iterator[Any]:
-    from pyarrow import parquet
-
-    with parquet.ParquetWriter(file, schema, use_dictionary=["tokens"]) as table:  # type: ignore[arg-type]
-        yield table
+def _parquet(file: Any, schema: Any) -> Any:
+    return import_pyarrow().parquet.ParquetWriter(file, schema, use_dictionary=["tokens"])
 
 
 def _check(settings: Settings) -> None:
@@ -386,38 +347,13 @@ def _identity(settings: Settings, sha256: str, text: TextConfig, sizes: dict[str
     return json.loads(json.dumps(identity))
 
 
-def _own_manifest(files: Any, path: str, output: str, identity: dict[str, Any]) -> dict[str, Any] | None:
-    """The manifest, checked to be of this job; None if there is none yet."""
-    manifest = _read_manifest(files, path, output)
-    if manifest is not None:
-        _check_identity(manifest, identity, output)
-    return manifest
-
-
-def _check_identity(manifest: dict[str, Any], identity: dict[str, Any], output: str) -> None:
-    for name, value in identity.items():
-        was = manifest["job"].get(name)
-        if was != value:
-            shown = [_shown(part) for part in (was, value)]
-            raise InputError(
-                f"{output}: holds another job: {name} was {shown[0]} and is {shown[1]} now; give the same, or name"
-                " another folder"
-            )
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, dict) and all(isinstance(size, int) for size in value.values()):
-        return f"{len(value):,} files of {sum(value.values()):,} bytes"
-    return repr(value)
-
-
 def _work(
     job: CorpusJob, parts: Sequence[Part], engine: Engine, progress: Callable[[CorpusProgress], None] | None
 ) -> None:
     files, path = filesystem(job.output)
     files.invalidate_cache()
     done = {Path(name).stem for name in files.ls(f"{path}/{DONE}", detail=False)}
-    left = [part for part in parts if _name(part) not in done]
+    left = [part for part in parts if name_of(part) not in done]
     if not left:
         return
     total, tokens, rows = sum(part.rows for part in parts), 0, 0
@@ -432,97 +368,15 @@ def _work(
 
 def _finish(files: Any, path: str, output: str, manifest: dict[str, Any], parts: Sequence[Part]) -> EmbeddedCorpus:
     """Completes the manifest from the receipts."""
-    receipts = [from_dict(Receipt, _read_json(files, f"{path}/{DONE}/{_name(part)}.json")) for part in parts]
+    receipts = [from_dict(Receipt, read_json(files, f"{path}/{DONE}/{name_of(part)}.json")) for part in parts]
     totals = {name: sum(getattr(receipt, name) for receipt in receipts) for name in ("vectors", "errors", "tokens")}
     if not manifest["finished"]:
         for part, receipt in zip(manifest["parts"], receipts, strict=True):
             part |= {name: value for name, value in dataclasses.asdict(receipt).items() if name != "part"}
         manifest |= {"finished": True, "counts": {"rows": sum(part.rows for part in parts), **totals}}
-        _write_json(files, f"{path}/{MANIFEST}", manifest)
-        _tidy(files, path)
+        write_json(files, f"{path}/{MANIFEST}", manifest)
+        tidy(files, path)
     return EmbeddedCorpus(output, **totals, parts=len(parts))
-
-
-def _parts(manifest: dict[str, Any]) -> list[Part]:
-    names = [part.name for part in dataclasses.fields(Part)]
-    return [Part(**{name: part[name] for name in names}) for part in manifest["parts"]]
-
-
-def _name(part: Part) -> str:
-    return f"{part.number:08}"
-
-
-def _read_manifest(files: Any, path: str, output: str) -> dict[str, Any] | None:
-    """Reads the manifest; None if the folder is missing or empty."""
-    files.invalidate_cache()
-    if not files.exists(path):
-        return None
-    if not files.isdir(path):
-        raise InputError(f"{output}: is a file; name a folder as the output")
-    if not files.exists(f"{path}/{MANIFEST}"):
-        # A job that is killed before it writes its manifest leaves only these.
-        others = [name for name in files.find(path) if not Path(name).name.startswith((".lock", f".{MANIFEST}."))]
-        if others:
-            raise InputError(f"{output}: holds {Path(min(others)).name!r} but no {MANIFEST}; name a new folder")
-        return None
-    manifest = _read_json(files, f"{path}/{MANIFEST}")
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise InputError(f"{output}: its {MANIFEST} is not from this program and version; name a new folder")
-    return manifest
-
-
-def _read_json(files: Any, path: str) -> Any:
-    try:
-        return json.loads(files.cat_file(path))
-    except ValueError as error:
-        raise InputError(f"{path}: damaged ({error}); remove it to redo its part") from error
-
-
-def _write_json(files: Any, path: str, value: Any) -> None:
-    with _whole(files, path) as file:
-        file.write((json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
-
-
-@contextmanager
-def _whole(files: Any, path: str) -> Iterator[Any]:
-    """Yields a binary file that appears at `path` only if the block succeeds."""
-    if _is_local(files):
-        with atomic_path(Path(path), overwrite=True) as temporary, temporary.open("wb") as file:
-            yield file
-        return
-    folder, _, name = path.rpartition("/")
-    temporary = f"{folder}/.{name}.{uuid.uuid4().hex}.partial"
-    try:
-        with files.open(temporary, "wb") as file:
-            yield file
-        files.mv(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            files.rm(temporary)
-        raise
-
-
-def _tidy(files: Any, path: str) -> None:
-    """Removes files that killed processes left; without a lock only old ones, since newer ones may be in use."""
-    for name in files.find(path):
-        if name.endswith(".partial"):
-            with suppress(FileNotFoundError):
-                if _is_local(files) or _is_abandoned(files, name):
-                    files.rm(name)
-
-
-def _is_abandoned(files: Any, name: str) -> bool:
-    """Whether a file is old enough to be removed; False if the file system has no times."""
-    try:
-        modified = files.modified(name)
-    except NotImplementedError:
-        return False
-    age = datetime.now(UTC) - modified.replace(tzinfo=modified.tzinfo or UTC)
-    return age.total_seconds() > ABANDONED
-
-
-def _is_local(files: Any) -> bool:
-    return isinstance(files, LocalFileSystem)
 
 
 def _versions() -> dict[str, str]:

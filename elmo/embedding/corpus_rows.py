@@ -24,7 +24,8 @@ from fsspec.core import OpenFile, get_compression
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import infer_compression
 
-from elmo.embedding.arrow import RecordBatch, as_bytes, import_pyarrow
+from elmo.embedding.arrow import RecordBatch, as_bytes
+from elmo.embedding.store_parquet import import_pyarrow
 from elmo.errors import InputError
 from elmo.text.characters import is_utf8
 from elmo.text.opening import HEAD, UNREAD, check_encoding, has_old_ends

@@ -5,14 +5,11 @@
 - A policy, "reset", "echo", "carry" or "warm", sets the LSTM state before a sentence.
 """
 
-import math
-import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from inspect import signature
 from itertools import islice
-from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast, get_args, overload
 
@@ -20,6 +17,7 @@ import numpy as np
 import torch
 
 from elmo import formats, ops
+from elmo.embedding.budget import BATCHES_OF_A_CHUNK, GPU_MEMORY, MEMORY, parse_bytes, take_tokens, tokens_within
 from elmo.embedding.graphs import GraphReader
 from elmo.embedding.layers import Layers, Selection, keeps_layers, layer_selector
 from elmo.embedding.pooling import Pool, vector_shaper
@@ -30,7 +28,6 @@ from elmo.embedding.words import WordVectors, word_encoder
 from elmo.errors import InputError, check_choice, check_whole, did_you_mean, shown
 from elmo.machine import usable_device
 from elmo.model.bilm import BiLM
-from elmo.model.config import BiLMConfig
 from elmo.terminal import Counter
 from elmo.text.batching import by_length, pair_results
 from elmo.text.given import TEXTS, check_outer, check_sentences
@@ -55,14 +52,8 @@ NEUTRAL_TEXT = (
 )
 """The text that is read before every sentence with the policy "warm", by default."""
 
-BATCHES_OF_A_CHUNK = 8
-MEMORY, GPU_MEMORY = 160_000_000, 1_000_000_000
 ROWS, GPU_ROWS = 96, 512
 """The rows of a batch on a CPU and on a GPU, where a step takes as long for a few rows as for hundreds."""
-MOST_TOKENS = 8192
-"""The most tokens of a batch by default; larger batches are no faster."""
-MOST_CHARACTERS = 1000
-"""The most characters per token of a chunk, on average. No text has as many: this bounds the memory for other input."""
 
 
 def tokens_of_item(sentence: Any) -> Any:
@@ -340,7 +331,7 @@ class Embedder:
 
         The last bits of a vector may depend on the other sentences of its chunk, and on nothing else.
         """
-        while chunk := _take_tokens(items, tokens, BATCHES_OF_A_CHUNK * self.batch_tokens):
+        while chunk := take_tokens(items, tokens, BATCHES_OF_A_CHUNK * self.batch_tokens):
             yield chunk
 
     def reset_state(self) -> None:
@@ -426,45 +417,6 @@ def _checked_texts(warm_text: Any) -> Sequence[str]:
         if not isinstance(text, str):
             raise InputError(f"warm_text has {shown(text)}; texts with spaces between tokens are expected")
     return texts
-
-
-def tokens_within(memory: int, config: BiLMConfig) -> int:
-    """Returns the tokens per batch for which its vectors and those of the sentences read ahead take `memory` bytes.
-
-    A token of the batch needs its input, twice the output of every layer, and the result, which is all its layers; the
-    other tokens of the chunk need only the result. Memory fragmentation adds two thirds, as measured on prose.
-    """
-    lstm = config.lstm
-    vectors = 1 + 2 * lstm.n_layers + (1 + BATCHES_OF_A_CHUNK) * (lstm.n_layers + 1)
-    a_token = 4 * 2 * lstm.projection_dim * vectors * 5 // 3
-    if memory < a_token:
-        raise InputError(f"memory is {memory:,} bytes, but one token of this model takes {a_token:,}; give more")
-    return min(memory // a_token, MOST_TOKENS)
-
-
-def parse_bytes(size: str | float) -> int:
-    """Parses a size: `2GB`, `500 MB`, `64kB`, or a number of bytes."""
-    if isinstance(size, Real) and not isinstance(size, bool) and 0 <= cast(float, size) < math.inf:
-        return int(size)
-    number = r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?"
-    found = re.fullmatch(number, size.strip(), re.IGNORECASE) if isinstance(size, str) else None
-    if found is None or len(found[1]) > 20:
-        raise InputError(f"{shown(size)} is not a size; give one such as 2GB, 500MB, or a number of bytes")
-    return int(float(found[1]) * 1000 ** " KMGT".index(found[2].upper() or " "))
-
-
-def _take_tokens(items: Iterator[Item], tokens: Callable[[Item], Sentence], budget: int) -> list[Item]:
-    """Takes the next items, up to about `budget` tokens."""
-    chunk: list[Item] = []
-    characters = MOST_CHARACTERS * budget
-    for item in items:
-        chunk.append(item)
-        sentence = tokens(item)
-        budget -= len(sentence) + 2
-        characters -= sum(map(len, sentence))
-        if budget <= 0 or characters <= 0:
-            break
-    return chunk
 
 
 def _followed(

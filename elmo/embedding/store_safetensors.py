@@ -16,23 +16,13 @@ from typing import Any
 import numpy as np
 import safetensors
 
+from elmo.embedding.store_rows import stored_pieces, without_tokens
 from elmo.errors import InputError
 from elmo.forking import cached_property
 
 TOKENS = "tokens"
 DTYPES = {"float32": "F32", "float16": "F16"}
 MOST_HEADER_BYTES = 100_000_000
-NUMBERS_AT_ONCE = 1 << 22
-"""A long row is converted in pieces, so there is no second whole copy of it."""
-
-
-def as_stored(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Converts numbers to the type of a file. Raises InputError if a number is outside its range."""
-    with np.errstate(over="ignore"):
-        stored = numbers.astype(dtype, order="C", copy=False)
-    if stored.dtype != numbers.dtype and not np.isfinite(stored).all():
-        raise InputError(f"a vector has values outside the range of {dtype}; store float32")
-    return stored
 
 
 class SafetensorsWriter:
@@ -60,9 +50,8 @@ class SafetensorsWriter:
                 f"row {row}: names and tokens of all rows exceed the {MOST_HEADER_BYTES:,} bytes of a safetensors"
                 " header; use .hdf5"
             )
-        numbers = vectors.reshape(-1)
-        for start in range(0, numbers.size, NUMBERS_AT_ONCE):
-            self._numbers.write(as_stored(numbers[start : start + NUMBERS_AT_ONCE], self._dtype).data)
+        for piece in stored_pieces(vectors, self._dtype):
+            self._numbers.write(piece)
 
     def __enter__(self) -> "SafetensorsWriter":
         return self
@@ -113,5 +102,5 @@ class SafetensorsVectors:
     def _lines(self) -> list[str]:
         metadata = self._file.metadata() or {}
         if TOKENS not in metadata:
-            raise InputError(f"{self._path}: has no tokens; write it with `elmo embed`")
+            raise without_tokens(self._path)
         return metadata[TOKENS].split("\n")

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from elmo.embedding.arrow import embed_batches, import_pyarrow, with_errors
+from elmo.embedding.arrow import embed_batches, with_errors
 from elmo.embedding.corpus import (
     CorpusJob,
     Receipt,
@@ -28,6 +28,7 @@ from elmo.embedding.corpus import (
     open_worker,
 )
 from elmo.embedding.corpus_rows import Part
+from elmo.embedding.store_parquet import import_pyarrow
 from elmo.errors import InputError, in_one_line, pip_line
 
 TASKS_OF_AN_ACTOR = 2

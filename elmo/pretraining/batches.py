@@ -4,17 +4,9 @@
 - Documents are assigned to streams by their characters alone, so all ranks agree without communicating.
 - A window consists of places in the text (`Places`): the CPU turns them into an `LmBatch`, a GPU looks them up itself.
 - Every batch carries the position after it, from which a reader resumes to the bit.
-- `prefetch` runs the reader in another process.
 """
 
-import heapq
-import multiprocessing
-import os
-import signal
-import threading
-import traceback
-from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -22,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Bool, Int
-from torch.utils.data import DataLoader, IterableDataset
 
 from elmo.errors import InputError
-from elmo.pretraining.ids import BEGIN, Ids, processes_are_forked
+from elmo.pretraining.dealing import REMEDY, Dealer, Reference, Stream
+from elmo.pretraining.ids import BEGIN, Ids
 from elmo.pretraining.order import BUFFER_CHARACTERS, MAX_CHARACTERS, ORDER, Piece, document_pieces, shuffled_pieces
 from elmo.text.characters import encode_words
 from elmo.text.vocabulary import Vocabulary
@@ -33,7 +25,6 @@ from elmo.training.sharding import own_range
 from elmo.types import LmBatch
 
 IGNORED = -1  # the target of a position without text
-_REMEDY = "resume with the files and settings of the first run, or start a new one"
 
 
 @dataclass(frozen=True)
@@ -68,13 +59,6 @@ class ReaderConfig:
         return own_range(self.streams, self.rank, self.world)
 
 
-class Reference(NamedTuple):
-    """Identifies a document: number `ordinal` in the epoch's reading order."""
-
-    epoch: int
-    ordinal: int
-
-
 class Places(NamedTuple):
     """A window of every stream, as places in `Ids.tokens`."""
 
@@ -104,11 +88,11 @@ class LmReader:
         self.config = config
         self._ids, self._vocabulary = ids, vocabulary
         self._known = ids.of_vocabulary(vocabulary)
-        self._streams = [_Stream() for _ in config.own_streams]
+        self._streams = [Stream() for _ in config.own_streams]
         self._tokens = 0
         if position is None:
             begin = Reference(0, 0)
-            self._dealer = _Dealer(self._epoch, config, [0] * config.streams, begin, self._epoch(0))
+            self._dealer = Dealer(self._epoch, config.epochs, [0] * config.streams, begin, self._epoch(0))
         else:
             self._dealer = self._resume(position)
 
@@ -148,7 +132,7 @@ class LmReader:
             "streams": [stream.position(self._dealer.next) for stream in self._streams],
         }
 
-    def _read(self, stream: "_Stream", places: Int[np.ndarray, " T"], keep: Bool[np.ndarray, " T"]) -> None:
+    def _read(self, stream: Stream, places: Int[np.ndarray, " T"], keep: Bool[np.ndarray, " T"]) -> None:
         """Fills one stream's window."""
         done = 0
         while done < len(places):
@@ -157,7 +141,7 @@ class LmReader:
             elif not self._deal_to(stream):
                 return
 
-    def _deal_to(self, stream: "_Stream") -> bool:
+    def _deal_to(self, stream: Stream) -> bool:
         """Deals documents until `stream` has one; False at the end of the last epoch."""
         own = self.config.own_streams
         for index, reference, document in self._dealer:
@@ -203,16 +187,16 @@ class LmReader:
             return shuffled_pieces(self._pieces, self._ids.sizes, config.seed, epoch, config.buffer_characters)
         return chain.from_iterable(self._pieces)
 
-    def _resume(self, position: dict[str, Any]) -> "_Dealer":
+    def _resume(self, position: dict[str, Any]) -> Dealer:
         """Repeats the order up to `position` and restores every stream."""
         config = self.config
         expected = {"corpus": self._ids.fingerprint, "order": ORDER, "rank": config.rank, "world": config.world}
         for name, value in expected.items():
             known = position[name]
             if known != value:
-                raise InputError(f"the checkpoint has {name} {known!r}, this run {value!r}; {_REMEDY}")
+                raise InputError(f"the checkpoint has {name} {known!r}, this run {value!r}; {REMEDY}")
         if len(position["dealt"]) != config.streams:
-            raise InputError(f"resumed with {config.streams} streams, started with {len(position['dealt'])}; {_REMEDY}")
+            raise InputError(f"resumed with {config.streams} streams, started with {len(position['dealt'])}; {REMEDY}")
         end = Reference(position["epoch"], position["ordinal"])
         wanted = {Reference(*name) for place in position["streams"] for name in place["documents"]}
         found: dict[Reference, Piece] = {}
@@ -224,7 +208,7 @@ class LmReader:
             for ordinal in range(stop):
                 document = next(documents, None)
                 if document is None:
-                    raise InputError(f"the corpus ends before document {ordinal}, where the run stopped; {_REMEDY}")
+                    raise InputError(f"the corpus ends before document {ordinal}, where the run stopped; {REMEDY}")
                 if Reference(epoch, ordinal) in wanted:
                     found[Reference(epoch, ordinal)] = document
         for stream, place in zip(self._streams, position["streams"], strict=True):
@@ -235,186 +219,7 @@ class LmReader:
         if any(reference >= end for reference in wanted):  # another process had dealt further
             documents = islice(self._epoch(end.epoch), end.ordinal, None)
         self._tokens = position["tokens"]
-        return _Dealer(self._epoch, config, position["dealt"], end, documents)
-
-
-class _Stream:
-    """A queue of documents; the first is being read."""
-
-    def __init__(self) -> None:
-        self._documents: deque[tuple[Reference, Piece]] = deque()
-        self.received = Reference(0, 0)  # the stream has had all documents before this one
-        self._at = 0  # the next place
-        self._starts_document = False  # whether to reset the state there
-
-    def append(self, reference: Reference, document: Piece) -> None:
-        """Adds a document to the queue."""
-        self._documents.append((reference, document))
-        if len(self._documents) == 1:
-            self._starts_document = True
-            self._at = document.begin
-
-    def has_text(self) -> bool:
-        """Moves on to the next position that has text; False if the queue holds none."""
-        while self._documents and self._at == self._documents[0][1].end:
-            if len(self._documents) == 1:
-                return False
-            # A finished document stays in the queue until here, since the next one may continue it.
-            _, last = self._documents.popleft()
-            self._starts_document |= not self._documents[0][1].follows(last)
-            self._at = self._documents[0][1].begin
-        return bool(self._documents)
-
-    def read(self, places: Int[np.ndarray, " T"], keep: Bool[np.ndarray, " T"]) -> int:
-        """Fills the beginning of the arrays from the document; returns how much. Needs `has_text()`."""
-        count = min(len(places), self._documents[0][1].end - self._at)
-        places[:count] = range(self._at, self._at + count)
-        keep[0] = not self._starts_document
-        self._starts_document = False
-        self._at += count
-        return count
-
-    def position(self, following: Reference) -> dict[str, Any]:
-        """The position of the stream; `following` is the document that is dealt next."""
-        offset = self._at - self._documents[0][1].begin if self._documents else 0
-        place = {"documents": [list(reference) for reference, _ in self._documents], "offset": offset}
-        return place | ({"received": list(self.received)} if self.received > following else {})
-
-    def seek(self, offset: int) -> None:
-        """Moves to a position in the first document of the queue."""
-        if self._documents:
-            _, document = self._documents[0]
-            if offset > document.end - document.begin:
-                raise InputError(
-                    f"the checkpoint is at word {offset} of a document of {document.end - document.begin}: the"
-                    f" tokenizer or the text has changed; {_REMEDY}"
-                )
-            self._at = document.begin + offset
-            self._starts_document = offset == 0
-
-
-class _Dealer:
-    """Deals the documents of the corpus, each to the stream with the fewest characters so far.
-
-    Iterates over (stream, reference, document), for the streams of all ranks. `dealt` has the characters dealt to every
-    stream; `next` identifies the next document, the first of `documents`, which are the rest of its epoch.
-    """
-
-    def __init__(
-        self,
-        epoch: Callable[[int], Iterator[Piece]],
-        config: ReaderConfig,
-        dealt: Sequence[int],
-        begin: Reference,
-        documents: Iterator[Piece],
-    ) -> None:
-        self._epoch = epoch
-        self._config = config
-        self.dealt = list(dealt)
-        self.next = begin
-        self._documents = documents
-        self._fewest = [(characters, stream) for stream, characters in enumerate(dealt)]
-        heapq.heapify(self._fewest)
-
-    def __iter__(self) -> Iterator[tuple[int, Reference, Piece]]:
-        return self
-
-    def __next__(self) -> tuple[int, Reference, Piece]:
-        document = next(self._documents, None)
-        while document is None:
-            epoch, _ = self.next
-            if self._config.epochs is not None and epoch + 1 >= self._config.epochs:
-                raise StopIteration
-            self.next = Reference(epoch + 1, 0)
-            self._documents = self._epoch(epoch + 1)
-            document = next(self._documents, None)
-        reference = self.next
-        self.next = Reference(reference.epoch, reference.ordinal + 1)
-        _, stream = self._fewest[0]
-        self.dealt[stream] += document.characters
-        heapq.heapreplace(self._fewest, (self.dealt[stream], stream))
-        return stream, reference, document
-
-
-def prefetch(
-    ids: Ids,
-    vocabulary: Vocabulary,
-    config: ReaderConfig,
-    position: dict[str, Any] | None = None,
-    workers: int = 1,
-    depth: int = 8,
-    reader: Callable[..., Iterator[LmBatch]] = LmReader,
-) -> Generator[LmBatch, None, None]:
-    """Yields the batches of `reader`, of which another process makes up to `depth` ahead; `close` ends the process.
-
-    With 0 workers, this process makes them. InputError and OSError of the other process are raised here as they are;
-    a RuntimeError has the traceback of any other error.
-    """
-    if workers == 0:
-        yield from reader(ids, vocabulary, config, position)
-        return
-    windows = _Windows(reader, ids, vocabulary, config, position)
-    # DataLoader draws a number. Without a generator of its own, this would shift the random numbers of a step.
-    own = torch.Generator()
-    loader = DataLoader(
-        windows,
-        batch_size=None,
-        num_workers=1,
-        prefetch_factor=depth,
-        generator=own,
-        collate_fn=_unchanged,
-        multiprocessing_context="fork" if processes_are_forked() else None,
-    )
-    for item in loader:
-        if isinstance(item, Exception):
-            raise item
-        tensors = {name: torch.from_numpy(part) for name, part in item.items() if isinstance(part, np.ndarray)}
-        yield LmBatch(**(item | tensors))
-
-
-class _Windows(IterableDataset):
-    """The reader in the other process; an error is its last item: DataLoader would rewrite it, and leave the process.
-
-    Windows are sent as arrays. Tensors would use shared memory, which is small in containers, and whose transfer warns
-    if a run stops in the middle of it.
-    """
-
-    def __init__(self, reader: Callable[..., Iterator[LmBatch]], *arguments: Any) -> None:
-        self._reader, self._arguments = reader, arguments
-
-    def __iter__(self) -> Iterator[dict[str, Any] | Exception]:
-        torch.set_num_threads(1)
-        end_with_parent()
-        try:
-            for batch in self._reader(*self._arguments):
-                yield {name: x.numpy() if isinstance(x, torch.Tensor) else x for name, x in vars(batch).items()}
-        except (InputError, OSError) as error:
-            yield error
-        except Exception:  # it is sent as text, since not every error can be pickled
-            yield RuntimeError(f"the process that reads the corpus failed:\n{traceback.format_exc()}")
-
-
-def end_with_parent() -> None:
-    """Ends this process when its parent is gone, and not before it, so that a killed run leaves none behind.
-
-    DataLoader watches too, but finally waits for someone to take the windows that it has sent.
-    """
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def watch() -> None:
-        parent.join()
-        os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows has only SIGTERM, which also kills
-
-    # A signal to stop may reach all processes of a run. The parent first writes a checkpoint, then ends this process.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _unchanged(item: Any) -> Any:
-    return item
+        return Dealer(self._epoch, config.epochs, position["dealt"], end, documents)
 
 
 def _check(config: ReaderConfig) -> None:

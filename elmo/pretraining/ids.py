@@ -315,7 +315,7 @@ _own: list[Tokenizer] = []
 
 
 def _begin(text: TextConfig) -> None:
-    from elmo.pretraining.batches import end_with_parent
+    from elmo.pretraining.prefetch import end_with_parent
 
     end_with_parent()
     _own[:] = [Tokenizer(text)]

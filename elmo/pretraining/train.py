@@ -26,7 +26,7 @@ from elmo.formats import Description
 from elmo.formats import load as load_model
 from elmo.machine import peak_memory
 from elmo.pretraining.agreement import check_agreement
-from elmo.pretraining.batches import LmReader, ReaderConfig, prefetch
+from elmo.pretraining.batches import LmReader, ReaderConfig
 from elmo.pretraining.checks import check_output, check_run
 from elmo.pretraining.counting import count_corpus, record_session
 from elmo.pretraining.division import divide_checkpoint
@@ -36,6 +36,7 @@ from elmo.pretraining.order import MAX_CHARACTERS
 from elmo.pretraining.output import is_exported, is_recorded, other_file, perplexities_in, write_model
 from elmo.pretraining.perplexity import HeldOut, Perplexity, Policy, perplexities, sum_losses
 from elmo.pretraining.plan import RunPlan, make_plan, remarks
+from elmo.pretraining.prefetch import prefetch
 from elmo.pretraining.replay import Replay, can_replay
 from elmo.pretraining.settings import TrainConfig
 from elmo.pretraining.shares import SharedReader

@@ -18,7 +18,8 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from elmo.embedding.embedder import MEMORY, Embedder, StatePolicy, tokens_within
+from elmo.embedding.budget import MEMORY, tokens_within
+from elmo.embedding.embedder import Embedder, StatePolicy
 from elmo.embedding.layers import Layers, keeps_layers, layer_selector
 from elmo.embedding.pooling import Pool, vector_shaper
 from elmo.embedding.texts import LINE_END, SplitText

@@ -26,7 +26,8 @@ from jaxtyping import Float, UInt8
 from elmo.config import ConfigError
 from elmo.disk.files import remove_abandoned, run_file
 from elmo.disk.lock import locked
-from elmo.embedding.embedder import Embedder, parse_bytes
+from elmo.embedding.budget import parse_bytes
+from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.formats import cache
 from elmo.text.batching import in_parts

@@ -19,7 +19,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from elmo import ops
 from elmo.config import ConfigError, check_range, check_sizes
 from elmo.errors import InputError
 from elmo.forking import cached_property
@@ -29,6 +28,7 @@ from elmo.text.records import suffix_of
 from elmo.text.tokenizer import Tokenizer
 from elmo_lab.tasks import coref_spans as spans
 from elmo_lab.tasks import readers_coref as readers
+from elmo_lab.tasks.coref_pairs import PairScorer
 from elmo_lab.tasks.coref_scores import coref_scores
 from elmo_lab.tasks.coref_spans import Span, Spans, SpanVectors
 from elmo_lab.tasks.inputs import Inputs, Tokens
@@ -180,7 +180,7 @@ class CorefModel(nn.Module):
         self.widths = nn.Embedding(config.max_width, feature)
         self.span_dim = 2 * state + inputs.dim + feature
         self.mention = nn.Sequential(FeedForward(self.span_dim, sizes, dropout), nn.Linear(sizes[-1], 1))
-        self.pair = PairScorer(config, self.span_dim, len(labels.genres))
+        self.pair = PairScorer(sizes, feature, dropout, self.span_dim, len(labels.genres))
         self.dropout = nn.Dropout(dropout)
         self._genres = {genre: row for row, genre in enumerate(labels.genres, 1)}
 
@@ -283,43 +283,6 @@ class CorefModel(nn.Module):
         speakers = torch.tensor([ids[name] for name in names], dtype=torch.long).to(span.device)[found.first]
         first, second = speakers[span], speakers[before]
         return torch.where((first > 0) & (second > 0), 1 + (first == second).long(), 0)
-
-
-class PairScorer(nn.Module):
-    """Scores a span as another's antecedent (eq. 9) by a feed-forward network of both, their product, and features.
-
-    The first layer is linear in the concatenated parts, so each span's own part is computed once, not once per pair.
-    """
-
-    def __init__(self, config: CorefConfig, span_dim: int, n_genres: int) -> None:
-        super().__init__()
-        first, *others = config.feed_forward
-        tables = (
-            nn.Embedding(len(spans.DISTANCES), config.feature_dim),
-            nn.Embedding(3, config.feature_dim),
-            nn.Embedding(n_genres + 1, config.feature_dim, padding_idx=0),  # zeros for an unknown genre
-        )
-        self.features = nn.ModuleList(tables)
-        self.sizes = [span_dim, span_dim, span_dim, len(tables) * config.feature_dim]
-        self.first = nn.Linear(sum(self.sizes), first)
-        self.others = nn.Sequential(FeedForward(first, others, config.dropout), nn.Linear([first, *others][-1], 1))
-        self.dropout = nn.Dropout(config.dropout)
-
-    def forward(
-        self,
-        vectors: Float[Tensor, "K G"],
-        span: Int[Tensor, " pairs"],
-        before: Int[Tensor, " pairs"],
-        features: Sequence[Int[Tensor, " pairs"]],
-    ) -> Float[Tensor, " pairs"]:
-        """Returns the scores of pairs of rows of `vectors`; `features` are distance, speaker and genre."""
-        of_span, of_before, of_product, of_features = self.first.weight.split(self.sizes, dim=1)
-        alone, earlier = nn.functional.linear(vectors, of_span, self.first.bias), vectors @ of_before.T
-        products = ops.multiplied_pairs(vectors, of_product, span, before)
-        looked_up = [self.dropout(table(rows)) for table, rows in zip(self.features, features, strict=True)]
-        hidden = products + alone.index_select(0, span) + earlier.index_select(0, before)
-        hidden = hidden + torch.cat(looked_up, dim=1) @ of_features.T
-        return self.others(self.dropout(hidden.relu())).squeeze(1)
 
 
 def _nothing(device: torch.device) -> Ranking:

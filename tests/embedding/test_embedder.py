@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from refusals import refused
 
 from elmo import ops
-from elmo.embedding.embedder import Embedder, parse_bytes, tokens_within
+from elmo.embedding.budget import parse_bytes, tokens_within
+from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import keeps_layers, layer_selector, parse_layers, written_layers
 from elmo.errors import InputError
 from elmo.model.bilm import BiLM, BiLMConfig

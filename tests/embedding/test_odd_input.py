@@ -13,7 +13,8 @@ from refusals import refused
 from tiny import CONFIG
 
 import elmo
-from elmo.embedding.embedder import Embedder, parse_bytes
+from elmo.embedding.budget import parse_bytes
+from elmo.embedding.embedder import Embedder
 from elmo.embedding.store import read_vectors
 from elmo.model.bilm import BiLM
 from elmo.search.nearest import search

@@ -16,7 +16,7 @@ import pytest
 from pyarrow.parquet import ParquetFile
 from refusals import refused
 
-from elmo.embedding import store, store_safetensors
+from elmo.embedding import store_hdf5, store_parquet, store_rows
 from elmo.embedding.store import read_vectors, write_vectors
 
 SUFFIXES = [".hdf5", ".h5", ".npz", ".parquet", ".safetensors", ".H5", ".NPZ"]
@@ -38,8 +38,8 @@ def vectors(row: int, tokens: int, layers: int | None = 3) -> np.ndarray:
 @pytest.mark.parametrize("layers", [3, None])
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_rows_come_back_in_any_order(tmp_path, suffix, layers, monkeypatch):
-    monkeypatch.setattr(store, "PARQUET_GROUP_BYTES", 300)
-    monkeypatch.setattr(store, "ROWS_AT_ONCE", 4)
+    monkeypatch.setattr(store_parquet, "GROUP_BYTES", 300)
+    monkeypatch.setattr(store_hdf5, "ROWS_AT_ONCE", 4)
     path = tmp_path / f"v{suffix}"
     with write_vectors(path) as writer:
         for row, (sentence, tokens) in enumerate(ROWS):
@@ -56,7 +56,7 @@ def test_rows_come_back_in_any_order(tmp_path, suffix, layers, monkeypatch):
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_long_row_is_written_in_pieces(tmp_path, suffix, monkeypatch):
-    for module in (store, store_safetensors):
+    for module in (store_hdf5, store_rows):
         monkeypatch.setattr(module, "NUMBERS_AT_ONCE", 30)  # of two tokens and a half
     rows = [vectors(0, 7), vectors(1, 11, None), vectors(2, 1)]
     with write_vectors(tmp_path / f"v{suffix}") as writer:
@@ -112,8 +112,8 @@ def test_hdf5_has_the_layout_of_allennlp(tmp_path):
 @pytest.mark.parametrize("suffix", [".hdf5", ".parquet"])
 def test_few_large_tokens_wait_in_memory(tmp_path, suffix, monkeypatch):
     """Tokens of 100,000 characters: three rows may wait, not all thirty."""
-    monkeypatch.setattr(store, "CHARACTERS_AT_ONCE", 300_000)
-    monkeypatch.setattr(store, "PARQUET_GROUP_BYTES", 300_000)
+    monkeypatch.setattr(store_hdf5, "CHARACTERS_AT_ONCE", 300_000)
+    monkeypatch.setattr(store_parquet, "GROUP_BYTES", 300_000)
 
     def tokens(row: int) -> list[str]:
         return [f"{row}" + "x" * 99_999, "a"]
@@ -131,7 +131,7 @@ def test_few_large_tokens_wait_in_memory(tmp_path, suffix, monkeypatch):
 
 
 def test_hdf5_index_of_sentences_is_left_out_where_it_grows_large(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "MAX_INDEX_CHARACTERS", 200)
+    monkeypatch.setattr(store_hdf5, "MAX_INDEX_CHARACTERS", 200)
     with write_vectors(tmp_path / "v.hdf5") as writer:
         for row in range(20):
             writer.append(f"sentence number {row}", ["sentence"], vectors(row, 1))
@@ -186,7 +186,7 @@ def test_rows_can_be_looped_over_and_counted_from_the_end(tmp_path, suffix):
 
 def test_threads_may_share_a_parquet_reader(tmp_path, monkeypatch):
     """Two that read the file at a time would end the process, so here they are only counted."""
-    monkeypatch.setattr(store, "PARQUET_GROUP_BYTES", 100)
+    monkeypatch.setattr(store_parquet, "GROUP_BYTES", 100)
     with write_vectors(tmp_path / "v.parquet") as writer:
         for row in range(9):
             writer.append("a", ["a"], vectors(row, 1))

@@ -18,8 +18,9 @@ from refusals import refused
 from window_corpus import CONFIG, LINES, VOCABULARY, WORDS, streams_of, write, write_corpus
 
 from elmo.errors import InputError
-from elmo.pretraining.batches import IGNORED, LmReader, ReaderConfig, prefetch
+from elmo.pretraining.batches import IGNORED, LmReader, ReaderConfig
 from elmo.pretraining.ids import make_ids
+from elmo.pretraining.prefetch import prefetch
 from elmo.text.characters import encode_words
 from elmo.text.marks import BOS, EOS
 from elmo.text.tokenizer import TextConfig
@@ -261,7 +262,8 @@ def test_a_program_without_a_main_guard_reads_ahead_under_the_default_of_python_
         "import multiprocessing\n"
         "from pathlib import Path\n"
         "multiprocessing.set_start_method('forkserver')\n"
-        "from elmo.pretraining.batches import ReaderConfig, prefetch\n"
+        "from elmo.pretraining.batches import ReaderConfig\n"
+        "from elmo.pretraining.prefetch import prefetch\n"
         "from elmo.pretraining.ids import make_ids\n"
         "from elmo.text.tokenizer import TextConfig\n"
         "from elmo.text.vocabulary import Vocabulary\n"

@@ -1,0 +1,45 @@
+"""Converts rows for all formats of files of vectors."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from elmo.errors import InputError
+from elmo.text.characters import is_utf8
+
+NUMBERS_AT_ONCE = 1 << 22
+"""A long row is converted in pieces, so there is no second whole copy of it."""
+
+
+def as_stored(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Converts numbers to the type of a file. Raises InputError if a number is outside its range."""
+    with np.errstate(over="ignore"):
+        stored = numbers.astype(dtype, order="C", copy=False)
+    if stored.dtype != numbers.dtype and not np.isfinite(stored).all():
+        raise InputError(f"a vector has values outside the range of {dtype}; store float32")
+    return stored
+
+
+def stored_pieces(vectors: np.ndarray, dtype: np.dtype) -> Iterator[memoryview]:
+    """Yields the bytes of a row, in pieces."""
+    numbers = vectors.reshape(-1)
+    for begin in range(0, numbers.size, NUMBERS_AT_ONCE):
+        yield as_stored(numbers[begin : begin + NUMBERS_AT_ONCE], dtype).data
+
+
+def to_json(value: str | Sequence[str]) -> str:
+    """Returns JSON, which is escaped only if a string contains something that UTF-8 cannot express."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isascii() or is_utf8(text) else json.dumps(value)
+
+
+def without_tokens(path: Path) -> InputError:
+    """Returns the error for a file of vectors that has no tokens."""
+    return InputError(f"{path}: has no tokens; write it with `elmo embed`")
+
+
+def closing_errors(error: BaseException | None) -> list[type[Exception]]:
+    """Returns the errors to ignore when a file is closed: after another error, any OSError."""
+    return [] if error is None else [OSError]

@@ -1,0 +1,100 @@
+"""Reads training windows ahead in another process."""
+
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from elmo.errors import InputError
+from elmo.pretraining.batches import LmReader, ReaderConfig
+from elmo.pretraining.ids import Ids, processes_are_forked
+from elmo.text.vocabulary import Vocabulary
+from elmo.types import LmBatch
+
+
+def prefetch(
+    ids: Ids,
+    vocabulary: Vocabulary,
+    config: ReaderConfig,
+    position: dict[str, Any] | None = None,
+    workers: int = 1,
+    depth: int = 8,
+    reader: Callable[..., Iterator[LmBatch]] = LmReader,
+) -> Generator[LmBatch, None, None]:
+    """Yields the batches of `reader`, of which another process makes up to `depth` ahead; `close` ends the process.
+
+    With 0 workers, this process makes them. InputError and OSError of the other process are raised here as they are;
+    a RuntimeError has the traceback of any other error.
+    """
+    if workers == 0:
+        yield from reader(ids, vocabulary, config, position)
+        return
+    windows = _Windows(reader, ids, vocabulary, config, position)
+    # DataLoader draws a number. Without a generator of its own, this would shift the random numbers of a step.
+    own = torch.Generator()
+    loader = DataLoader(
+        windows,
+        batch_size=None,
+        num_workers=1,
+        prefetch_factor=depth,
+        generator=own,
+        collate_fn=_unchanged,
+        multiprocessing_context="fork" if processes_are_forked() else None,
+    )
+    for item in loader:
+        if isinstance(item, Exception):
+            raise item
+        tensors = {name: torch.from_numpy(part) for name, part in item.items() if isinstance(part, np.ndarray)}
+        yield LmBatch(**(item | tensors))
+
+
+class _Windows(IterableDataset):
+    """The reader in the other process; an error is its last item: DataLoader would rewrite it, and leave the process.
+
+    Windows are sent as arrays. Tensors would use shared memory, which is small in containers, and whose transfer warns
+    if a run stops in the middle of it.
+    """
+
+    def __init__(self, reader: Callable[..., Iterator[LmBatch]], *arguments: Any) -> None:
+        self._reader, self._arguments = reader, arguments
+
+    def __iter__(self) -> Iterator[dict[str, Any] | Exception]:
+        torch.set_num_threads(1)
+        end_with_parent()
+        try:
+            for batch in self._reader(*self._arguments):
+                yield {name: x.numpy() if isinstance(x, torch.Tensor) else x for name, x in vars(batch).items()}
+        except (InputError, OSError) as error:
+            yield error
+        except Exception:  # it is sent as text, since not every error can be pickled
+            yield RuntimeError(f"the process that reads the corpus failed:\n{traceback.format_exc()}")
+
+
+def end_with_parent() -> None:
+    """Ends this process when its parent is gone, and not before it, so that a killed run leaves none behind.
+
+    DataLoader watches too, but finally waits for someone to take the windows that it has sent.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        parent.join()
+        os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows has only SIGTERM, which also kills
+
+    # A signal to stop may reach all processes of a run. The parent first writes a checkpoint, then ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _unchanged(item: Any) -> Any:
+    return item
