@@ -18,6 +18,7 @@ from torch import nn
 from elmo import ops
 from elmo.bench.machine import synchronize
 from elmo.embedding.embedder import Embedder, Sentence
+from elmo.embedding.pooling import unit_vectors
 from elmo.machine import peak_memory
 from elmo.model.config import LstmConfig
 
@@ -197,4 +198,4 @@ def _stopwatch(modules: Sequence[nn.Module], device: torch.device) -> Iterator[l
 def _cosines(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> np.ndarray:
     """Returns the cosines of each token's vectors in two runs, in all layers."""
     a, b = (np.concatenate([vectors.reshape(-1, vectors.shape[-1]) for vectors in run]) for run in (one, other))
-    return (a * b).sum(-1) / (np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1))
+    return (unit_vectors(a) * unit_vectors(b)).sum(-1)

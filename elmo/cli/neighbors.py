@@ -259,6 +259,7 @@ def _in_index(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], l
     """Returns what `_in_text` returns, from an index; opens a model only for a sentence, or if one is named."""
     import numpy as np
 
+    from elmo.embedding.pooling import unit_vectors
     from elmo.search import nearest
     from elmo.search.index import Index, Query
 
@@ -286,7 +287,7 @@ def _in_index(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], l
             counter.update(number, len(queries))
             found.append(index.nearest(query, layer, arguments.k, same_word, arguments.exact))
     uses = [(query.sentence, query.index, query.place) for query in queries]
-    return uses, found, count, layer, lambda: nearest.unit_vectors(np.stack([query.vector for query in queries]))
+    return uses, found, count, layer, lambda: unit_vectors(np.stack([query.vector for query in queries]))
 
 
 def _opened(name: str, state: Any) -> tuple[dict[str, Any], Any]:

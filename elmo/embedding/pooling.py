@@ -1,4 +1,4 @@
-"""Shapes the vectors of one sentence: concatenates layers, and pools tokens into one vector.
+"""Shapes vectors: concatenates the layers of a sentence, pools its tokens into one vector, scales vectors to length 1.
 
 The array of a sentence has no padding, so padding is never counted.
 """
@@ -44,3 +44,10 @@ def pool_tokens(vectors: Float[np.ndarray, "*N T D"], pool: Pool) -> Float[np.nd
         return vectors.max(axis=-2)
     total = vectors.sum(axis=-2, dtype=np.float64)  # float32 is inexact for proteins of tens of thousands of residues
     return (total / tokens if pool == "mean" else total).astype(np.float32)
+
+
+def unit_vectors(vectors: Float[np.ndarray, "*N D"]) -> Float[np.ndarray, "*N D"]:
+    """Scales vectors to length 1, in float64; zero stays zero."""
+    vectors = vectors.astype(np.float64)
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)

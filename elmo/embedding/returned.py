@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from elmo.embedding.pooling import Pool
+from elmo.embedding.pooling import Pool, unit_vectors
 from elmo.embedding.texts import TextVectors, row_labels
 from elmo.errors import InputError, shown
 
@@ -80,7 +80,7 @@ def cosine_similarities(a: Float[np.ndarray, "*A D"], b: Float[np.ndarray, "*B D
         )
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         raise InputError("a vector has values that are not finite, such as NaN; leave it out")
-    found = _unit(a) @ _unit(b).T
+    found = unit_vectors(a) @ unit_vectors(b).T
     return float(found) if found.ndim == 0 else found
 
 
@@ -107,8 +107,3 @@ def _plain(given: Any) -> Any:
     if isinstance(given, Tensor):
         return given.detach().double().cpu().numpy()
     return [_plain(each) for each in given] if isinstance(given, list | tuple) else given
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return np.divide(vectors, lengths, out=np.zeros(vectors.shape), where=lengths > 0)

@@ -20,11 +20,12 @@ from elmo import config as configs
 from elmo.disk.files import PARTIAL, check_output, is_unfinished, move_into_place, remove
 from elmo.disk.run import check_same, lock_folder
 from elmo.embedding.embedder import Embedder
+from elmo.embedding.pooling import unit_vectors
 from elmo.errors import InputError, check_whole, path_of, shown
 from elmo.search import index_tables as tables
 from elmo.search.index_record import RECORD, IndexRecord, read_record, write_record
 from elmo.search.index_tables import Step
-from elmo.search.nearest import Neighbor, even_places, layer_numbers, unit_vectors
+from elmo.search.nearest import Neighbor, even_places, layer_numbers
 from elmo.text import corpus
 from elmo.text.batching import in_parts
 from elmo.text.characters import is_utf8

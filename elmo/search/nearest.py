@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from elmo.embedding.embedder import Embedder
+from elmo.embedding.pooling import unit_vectors
 from elmo.errors import InputError, check_whole, shown
 from elmo.text.given import check_outer, check_sentence
 from elmo.text.records import Place, TextRecord, as_records
@@ -246,9 +247,3 @@ def _chunks(
     wanted = (pair for pair in numbered if (pair[1].tokens if words is None else words.intersection(pair[1].tokens)))
     while chunk := list(islice(wanted, CHUNK)):
         yield chunk
-
-
-def unit_vectors(vectors: Float[np.ndarray, "... D"]) -> Float[np.ndarray, "... D"]:
-    """Scales vectors to length 1, in float64; zero stays zero."""
-    vectors = vectors.astype(np.float64)
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True).clip(min=1e-12)

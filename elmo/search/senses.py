@@ -14,8 +14,9 @@ import numpy as np
 from jaxtyping import Float
 
 from elmo.embedding.embedder import Embedder
+from elmo.embedding.pooling import unit_vectors
 from elmo.errors import InputError
-from elmo.search.nearest import query_vectors, unit_vectors
+from elmo.search.nearest import query_vectors
 from elmo.search.picture import Panel, of_uses
 from elmo.text.lines import numbered_lines
 from elmo.text.tokenizer import split_at_spaces

@@ -9,12 +9,14 @@ from starlette.responses import Response
 
 from elmo import __version__
 from elmo.embedding.layers import keeps_layers, written_layers
+from elmo.embedding.pooling import unit_vectors
+from elmo.embedding.returned import cosine_similarities
 from elmo.server import bodies
 from elmo.server.answers import JSON, TYPES, json_response, preferred_type, vectors_response
 from elmo.server.batching import BatchKind
 from elmo.server.errors import InvalidBody
 from elmo.server.openapi import Route
-from elmo.server.service import Service, normalize_rows
+from elmo.server.service import Service
 
 
 def routes(service: Service) -> list[Route]:
@@ -52,8 +54,8 @@ def _inference_routes(service: Service) -> list[Route]:
         service.check_dimensions(body.dimensions, config.layers)
         inputs = input_texts(body.inputs)
         _, found = await service.embedded(inputs, service.pooled, body.truncate, body.truncation_direction)
-        rows = np.stack(found)
-        return await service.written(request, json_response, normalize_rows(rows) if body.normalize else rows)
+        rows = unit_vectors(np.stack(found)).astype(np.float32) if body.normalize else found
+        return await service.written(request, json_response, rows)
 
     async def embed_all(request: Request, body: bodies.EmbedAll) -> Response:
         """One vector per token, as in text-embeddings-inference."""
@@ -66,8 +68,7 @@ def _inference_routes(service: Service) -> list[Route]:
         given = body.parameters or bodies.SimilarityParameters()
         inputs = [body.inputs.source_sentence, *body.inputs.sentences]
         _, found = await service.embedded(inputs, service.pooled, given.truncate, given.truncation_direction)
-        source, *others = normalize_rows(np.stack(found))
-        return json_response([float(source @ other) for other in others])
+        return json_response(cosine_similarities(found[0], np.array(found[1:])).tolist())
 
     async def root(request: Request, body: bodies.Root) -> Response:
         """Answers like /embed, or like /similarity for its inputs: Hugging Face's clients send their requests here."""

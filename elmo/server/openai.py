@@ -8,12 +8,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from elmo.embedding.pooling import unit_vectors
 from elmo.embedding.texts import SplitText
 from elmo.errors import InputError
 from elmo.server import bodies
 from elmo.server.answers import json_response
 from elmo.server.openapi import Route
-from elmo.server.service import Service, normalize_rows
+from elmo.server.service import Service
 
 
 def routes(service: Service) -> list[Route]:
@@ -27,15 +28,8 @@ def routes(service: Service) -> list[Route]:
             raise InputError(f"input {bodies.TOKEN_IDS} (LangChain: check_embedding_ctx_length=False)")
         service.check_dimensions(body.dimensions, service.config.layers)
         splits, found = await service.embedded([str(each) for each in inputs], service.pooled)
-        rows = np.stack(found)
-        return await service.written(
-            request,
-            _response,
-            service.name,
-            normalize_rows(rows) if body.normalize else rows,
-            body.encoding_format,
-            splits,
-        )
+        rows = unit_vectors(np.stack(found)).astype(np.float32) if body.normalize else np.stack(found)
+        return await service.written(request, _response, service.name, rows, body.encoding_format, splits)
 
     async def models(request: Request) -> Response:
         """The only model, as in OpenAI's API."""

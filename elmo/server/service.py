@@ -335,11 +335,6 @@ def _step(steps: Iterator[None]) -> bool:
     return any(time.monotonic() > end for _ in steps)
 
 
-def normalize_rows(rows: np.ndarray) -> np.ndarray:
-    """Scales the rows to length 1; zero stays zero."""
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True).clip(min=1e-12)
-
-
 def with_limits(config: ServeConfig, **limits: Any) -> ServeConfig:
     """Replaces limits of the configuration; None keeps a limit. Raises InputError if a limit is not positive."""
     given = {name: value for name, value in limits.items() if value is not None}

@@ -19,11 +19,11 @@ from jaxtyping import Float, Int
 
 from elmo.config import ConfigError, check_range, check_sizes
 from elmo.embedding.embedder import Embedder, StatePolicy
+from elmo.embedding.pooling import unit_vectors
 from elmo.errors import InputError
 from elmo.formats.download import sha256_of
 from elmo.formats.opened import open_model
 from elmo.ops import Precision
-from elmo.search.nearest import unit_vectors
 from elmo_lab import RECIPES
 from elmo_lab.document import Block, Text, table
 from elmo_lab.probes import blocks
