@@ -18,7 +18,7 @@ from elmo.cli.arguments import (
     take_output,
     tokenizer_of,
 )
-from elmo.errors import InputError, check_whole
+from elmo.errors import InputError, check_whole, did_you_mean
 from elmo.terminal import Counter
 
 
@@ -37,7 +37,7 @@ def _add_neighbors(verbs: Any) -> None:
         "elmo neighbors play --text text.txt",
         "similar uses",
     )
-    neighbors.add_argument("word", help="a word, or a sentence that contains --word (tokens separated by spaces)")
+    neighbors.add_argument("word", help="a word, or a sentence that contains --word")
     neighbors.add_argument("--word", dest="query", metavar="WORD", help="the word of the sentence to look up")
     neighbors.add_argument("--text", help="text to search, or .conllu, .fasta (default: the demo's)")
     neighbors.add_argument("--index", metavar="FOLDER", help="search this output of elmo index instead")
@@ -155,14 +155,9 @@ def neighbors_verb(arguments: argparse.Namespace) -> None:
     check_whole("--queries", arguments.queries)
     if arguments.index is not None and arguments.text is not None:
         raise InputError("--text and --index both say where to search; give one of them")
-    given = None
-    if arguments.query is not None:
-        given = nearest.find_token(arguments.word, arguments.query)
-        if given is None:
-            raise InputError(f"--word {arguments.query!r} is not a token of {arguments.word!r}; give one of its tokens")
     if arguments.figure is not None:
         _check_figure(arguments)
-    uses, found, count, layer, vectors = (_in_text if arguments.index is None else _in_index)(arguments, given)
+    uses, found, count, layer, vectors = (_in_text if arguments.index is None else _in_index)(arguments)
     queries = [(sentence, index) for sentence, index, _ in uses]
     if arguments.figure is not None:
         _draw(arguments, queries, vectors(), layer)
@@ -184,8 +179,17 @@ def neighbors_verb(arguments: argparse.Namespace) -> None:
         print(f"{count - len(queries)} more occurrences of {word!r} are not shown (--queries)")
 
 
-Given = tuple[tuple[str, ...], int] | None
-"""The tokens of the sentence and the index of --word in it; None if no sentence is given."""
+def _given(arguments: argparse.Namespace, text: Any) -> tuple[tuple[str, ...], int] | None:
+    """Returns the tokens of the sentence and the index of --word in it; None if no sentence is given.
+
+    `text` has the settings that split it.
+    """
+    from elmo.search import nearest
+    from elmo.text.tokenizer import WHITESPACE
+
+    if arguments.query is None:
+        return None
+    return nearest.find_in_text(arguments.word, arguments.query, tokenizer_of(text or WHITESPACE, arguments))
 
 
 def _check_figure(arguments: argparse.Namespace) -> None:
@@ -209,7 +213,7 @@ def _draw(arguments: argparse.Namespace, queries: Sequence[Any], vectors: Any, l
     picture.save_picture(picture.draw(panels, title), Path(arguments.figure), arguments.overwrite)
 
 
-def _in_text(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], list[Any], int, int, Callable[[], Any]]:
+def _in_text(arguments: argparse.Namespace) -> tuple[list[Any], list[Any], int, int, Callable[[], Any]]:
     """Embeds a text and finds neighbours in it.
 
     Returns the queries (sentence, index and place of the token), their neighbours, the number of possible queries, the
@@ -221,6 +225,7 @@ def _in_text(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], li
     from elmo.text.records import Place, kind_of, of_file, read_records
 
     embedder = Embedder.load(arguments.model, state=arguments.state or "reset")
+    given = _given(arguments, embedder.text)
     text = arguments.text or str(DEMO_TEXT)
     kind = kind_of(text)
     tokenizer = tokenizer_of(embedder.text, arguments, pretokenized=arguments.text is None or kind != "text")
@@ -237,7 +242,8 @@ def _in_text(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], li
         queries = [(records[s].tokens, t, records[s].place(t)) for s, t in occurrences]
     if not queries:
         which = "" if arguments.text else " (the demo's text; name yours with --text or --index)"
-        raise _absent(arguments.word, text, which)
+        found = {token for record in records for token in record.tokens}
+        raise _absent(arguments.word, text, which, did_you_mean(arguments.word, found))
     shown = [queries[number] for number in nearest.even_places(len(queries), arguments.queries)]
     tokens = [(sentence, index) for sentence, index, _ in shown]
     asked = ([arguments.layer], arguments.k, not arguments.any_word)
@@ -248,14 +254,14 @@ def _in_text(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], li
     return shown, neighbors, len(queries), layer, lambda: nearest.query_vectors(embedder, tokens, [layer])[0]
 
 
-def _absent(word: str, where: str, which: str = "") -> InputError:
+def _absent(word: str, where: str, which: str = "", meant: str = "") -> InputError:
     """Returns the error for a word that a text or an index lacks; a word with spaces was meant as a sentence."""
     if len(word.split()) > 1:
         return InputError(f"{word!r} is a sentence, no token of {where}; add --word WORD, the word to look up")
-    return InputError(f"{where}: {word!r} does not occur in it{which}; words are matched exactly as spelled")
+    return InputError(f"{where}: {word!r} does not occur in it{which}; words are matched exactly as spelled{meant}")
 
 
-def _in_index(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], list[Any], int, int, Callable[[], Any]]:
+def _in_index(arguments: argparse.Namespace) -> tuple[list[Any], list[Any], int, int, Callable[[], Any]]:
     """Returns what `_in_text` returns, from an index; opens a model only for a sentence, or if one is named."""
     import numpy as np
 
@@ -269,7 +275,7 @@ def _in_index(arguments: argparse.Namespace, given: Given) -> tuple[list[Any], l
         raise InputError(
             f"{arguments.index}: the index has state {state}, not {arguments.state}; omit --state, or build another"
         )
-    opened = None
+    given, opened = _given(arguments, index.record.tokenizer), None
     if given is not None or arguments.model is not None:
         card, opened = _opened(arguments.model or index.record.bilm["model"], state)
         index.check_model(card)

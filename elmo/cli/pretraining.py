@@ -97,13 +97,14 @@ def _add_questions(verbs: Any) -> None:
         "substitutes",
         substitutes_verb,
         "list the most probable words at a position",
-        'elmo substitutes "She wrote a play ." --word play',
+        'elmo substitutes "She wrote a play." --word play',
         "a language model",
     )
-    substitutes.add_argument("sentence", help="tokens separated by whitespace")
-    substitutes.add_argument("--word", metavar="WORD", help="token to replace: its first occurrence")
-    substitutes.add_argument("--position", type=int, metavar="N", help="or its position, from 0")
+    substitutes.add_argument("sentence", help="a sentence, or a text")
+    substitutes.add_argument("--word", metavar="WORD", help="word to replace: its first occurrence")
+    substitutes.add_argument("--position", type=int, metavar="N", help="or its position among the tokens, from 0")
     add_model(substitutes)
+    add_splitting(substitutes)
     substitutes.add_argument(
         "--side", choices=["both", "forward", "backward"], default="both", help="context to use (default: both)"
     )
@@ -230,16 +231,20 @@ def _print_scores(record: Any, scores: Any, as_json: bool) -> None:
 
 def substitutes_verb(arguments: argparse.Namespace) -> None:
     from elmo import formats
+    from elmo.embedding.texts import SplitText
     from elmo.pretraining.scoring import substitutes
-    from elmo.text.tokenizer import split_at_spaces
+    from elmo.search.nearest import find_in_text
+    from elmo.text.tokenizer import WHITESPACE
 
-    tokens = split_at_spaces(arguments.sentence)
     if (arguments.word is None) == (arguments.position is None):
         raise InputError("give one of --word and --position")
-    if arguments.word is not None and arguments.word not in tokens:
-        raise InputError(f"--word {arguments.word!r} is not a token of {arguments.sentence!r}")
-    place = arguments.position if arguments.word is None else tokens.index(arguments.word)
-    found = substitutes(formats.load(arguments.model), tokens, place, arguments.k, arguments.side)
+    model = formats.load(arguments.model)
+    tokenizer = tokenizer_of(model.text or WHITESPACE, arguments)
+    if arguments.word is None:
+        tokens, place = SplitText.of(arguments.sentence, tokenizer).part(arguments.position)
+    else:
+        tokens, place = find_in_text(arguments.sentence, arguments.word, tokenizer)
+    found = substitutes(model, tokens, place, arguments.k, arguments.side)
     if arguments.json:
         print_json([vars(each) for each in found], indent=2)
         return

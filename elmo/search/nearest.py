@@ -19,10 +19,11 @@ from jaxtyping import Float, Int
 
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.pooling import unit_vectors
-from elmo.errors import InputError, check_whole, shown
+from elmo.embedding.texts import SplitText
+from elmo.errors import InputError, check_whole, did_you_mean, shown
 from elmo.text.given import check_outer, check_sentence
 from elmo.text.records import Place, TextRecord, as_records
-from elmo.text.tokenizer import split_at_spaces
+from elmo.text.tokenizer import Tokenizer, split_at_spaces
 from elmo.text.word_vectors import read_entries
 
 CHUNK = 256
@@ -86,6 +87,20 @@ def find_token(sentence: str, word: str) -> tuple[tuple[str, ...], int] | None:
             if tokens[place : place + len(parts)] == parts:
                 return (*tokens[:place], word, *tokens[place + len(parts) :]), place
     return None
+
+
+def find_in_text(text: str, word: str, tokenizer: Tokenizer) -> tuple[tuple[str, ...], int]:
+    """Returns the tokens of the sentence in `text` that first has the token `word`, and the word's index in it.
+
+    If no token of the tokenizer is `word`, the tokens are those of `find_token`. Raises InputError if there is none.
+    """
+    split = SplitText.of(text, tokenizer)
+    if word in split.tokens:
+        return split.part(split.tokens.index(word))
+    found = find_token(text, word)
+    if found is None:
+        raise InputError(f"{word!r} is not a token of {shown(text)}{did_you_mean(word, split.tokens)}")
+    return found
 
 
 def _at_spaces(text: str) -> list[str]:

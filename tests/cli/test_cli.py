@@ -290,7 +290,7 @@ def test_neighbors(models, tmp_path):
     assert done.stdout.startswith("oak, by layer 2:\nan [oak] fell\n")
     refusal(run("neighbors", "quince", "--text", text, "--model", models / "native"), text, "'quince'", "not occur")
     done = run("neighbors", "an oak", "--word", "elm", "--text", text, "--model", models / "native")
-    refusal(done, "--word 'elm'", "'an oak'")
+    refusal(done, "'elm'", "'an oak'")
 
 
 def test_senses(models, tmp_path):

@@ -2,13 +2,14 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from brute_force import CONFIG, KNOWN, LINES, VOCABULARY, BruteForce, random_model
 from command import run
-from refusals import refused
+from refusals import refusal, refused
 from torch import Tensor
 
 from elmo.errors import InputError
@@ -16,6 +17,7 @@ from elmo.formats import Model, native
 from elmo.pretraining import scoring
 from elmo.pretraining.perplexity import perplexity_report
 from elmo.pretraining.scoring import BATCH_TOKENS, PRIOR, Scorer, score, substitutes
+from elmo.text.tokenizer import TextConfig
 
 SENTENCES = [["the", "oak", "and", "the", "quince", "."], ["elm"], [], ["Ωmega", "pine", "ash"]]
 
@@ -151,6 +153,21 @@ def test_commands_print_what_the_functions_give(model, tmp_path):
         s.word for s in substitutes(model, SENTENCES[0], 1, 3)
     ]
     assert "log p (forward)" in run("substitutes", sentence, "--position", 1, *given, "--side", "forward").stdout
+
+
+def test_substitutes_in_a_text_are_those_in_its_sentence(model, tmp_path):
+    native.save(replace(model, text=TextConfig()), tmp_path / "model")
+    given = ("--model", tmp_path / "model", "--json", "-k", 3)
+    expected = [each.word for each in substitutes(model, ["An", "oak", "fell", "."], 1, 3)]
+    text = "It rained. An oak fell."
+    for flags in (("--word", "oak"), ("--position", 4)):
+        done = run("substitutes", text, *flags, *given)
+        assert [each["word"] for each in json.loads(done.stdout)] == expected
+    done = run("substitutes", text, "--word", "fell.", "--pretokenized", *given)
+    whole = [each.word for each in substitutes(model, text.split(), 4, 3)]
+    assert [each["word"] for each in json.loads(done.stdout)] == whole
+    refusal(run("substitutes", text, "--word", "ock", *given), "'ock'", "oak")
+    refusal(run("substitutes", text, "--position", 7, *given), "position is 7", "7 tokens")
 
 
 def test_lines_of_columns_are_not_scored(tmp_path):
