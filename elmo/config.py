@@ -15,7 +15,7 @@ from datetime import date, time
 from pathlib import Path
 from typing import Any, TypeVar
 
-from elmo.errors import InputError, did_you_mean
+from elmo.errors import InputError, did_you_mean, shown
 
 T = TypeVar("T")
 
@@ -26,6 +26,10 @@ LARGEST_SIZE = 2**24
 MOST_LAYERS = 1000
 SEEDS = 2**32
 """The number of seeds, from 0, that all random generators take."""
+MOST_BYTES, MOST_TOML = 1 << 30, 1 << 20
+"""The most bytes of a file that is read as a whole, and of a recipe."""
+MOST_DOTS = 100
+"""The most dots in a key of TOML, whose parser takes seconds for ten thousand of them."""
 RECIPES = Path(__file__).parent / "recipes"
 """The packaged recipes of pretraining."""
 
@@ -101,14 +105,50 @@ def _with_default(field: dataclasses.Field[Any], value: Any) -> Any:
     return merge_tables(to_dict(default), value) if is_config else value
 
 
+def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
+    """Reads a file that is kept in memory as a whole.
+
+    Raises InputError for a pipe or a device, which may never end, and for a file of more than `most` bytes.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise InputError(f"{path}: is not a regular file; copy what it gives into one")
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise InputError(f"{path}: has more than {most:,} bytes, too many for such a file; name another")
+    return content
+
+
+def load_json(path: Path) -> Any:
+    """Reads a file of JSON. Raises ValueError if it is none, and the errors of `read_regular`."""
+    try:
+        return json.loads(read_regular(path), object_pairs_hook=_without_repeats)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice")
+    return values
+
+
 def load_toml(path: Path) -> dict[str, Any]:
     """Reads a recipe as plain values; a byte-order mark, as some editors write, is skipped."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        text = read_regular(path, MOST_TOML).decode("utf-8-sig")
+        if any(line.partition("=")[0].count(".") > MOST_DOTS for line in text.split("\n")):
+            raise ValueError("it is nested too deeply")
+        return tomllib.loads(text)
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 ({error.reason} at byte {error.start}); convert it to UTF-8") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: not valid TOML ({error}); fix it") from error
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        problem = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise ConfigError(f"{path}: not valid TOML ({problem}); fix it") from error
 
 
 def find_recipe(name: str, folder: Path = RECIPES) -> Path:
@@ -211,9 +251,11 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
         key, equals, text = override.partition("=")
         if not equals or not key:
             raise ConfigError(f"{override!r}: section.key=value is expected")
+        if key.count(".") > MOST_DOTS:
+            raise ConfigError(f"{shown(key)}: is nested too deeply; section.key=value is expected")
         try:
             value: Any = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):  # also of a number with thousands of digits
             value = text
         if isinstance(value, date | time):
             value = text
@@ -259,8 +301,8 @@ def _check_all(config: Any, names: Iterable[str], is_good: Callable[[float], boo
         value = getattr(config, name)
         numbers = value if isinstance(value, tuple) else (value,)
         if not all(number is None or is_good(number) for number in numbers):
-            shown = list(value) if isinstance(value, tuple) else value
-            raise ConfigError(f"{where}{name} is {shown}; {expected} is expected")
+            seen = list(value) if isinstance(value, tuple) else value
+            raise ConfigError(f"{where}{name} is {seen}; {expected} is expected")
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:
@@ -271,14 +313,14 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if origin is typing.Literal:
         if value in arguments:
             return value
-        raise ConfigError(f"{where} is {value!r}; allowed: {', '.join(map(repr, arguments))}")
+        raise ConfigError(f"{where} is {shown(value)}; allowed: {', '.join(map(repr, arguments))}")
     if dataclasses.is_dataclass(hint):
         if isinstance(value, Mapping):
             return from_dict(typing.cast(type, hint), value, where + ".")
-        raise ConfigError(f"{where} is {value!r}; a table is expected")
+        raise ConfigError(f"{where} is {shown(value)}; a table is expected")
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise ConfigError(f"{where} is {value!r}; a list is expected")
+            raise ConfigError(f"{where} is {shown(value)}; a list is expected")
         if len(arguments) == 2 and arguments[1] is Ellipsis:
             return tuple(_convert(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(value))
         if len(value) != len(arguments):
@@ -289,12 +331,12 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
         return _float(value, where)
     if hint is int and isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise ConfigError(f"{where} is {value}; a number that 64 bits hold is expected")
+        raise ConfigError(f"{where} is {shown(value)}; a number that 64 bits hold is expected")
     if isinstance(value, bool) and hint is not bool:
-        raise ConfigError(f"{where} is {value!r}; {hint.__name__} is expected")
+        raise ConfigError(f"{where} is {shown(value)}; {hint.__name__} is expected")
     if isinstance(value, hint):
         return value
-    raise ConfigError(f"{where} is {value!r}; {hint.__name__} is expected")
+    raise ConfigError(f"{where} is {shown(value)}; {hint.__name__} is expected")
 
 
 def _float(value: float, where: str) -> float:

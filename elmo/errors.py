@@ -99,6 +99,11 @@ def check_whole(name: str, value: Any, least: int = 1) -> None:
         raise InputError(f"{name} is {shown(value)}; a whole number of at least {least} is expected")
 
 
+def is_number(text: str) -> bool:
+    """Returns whether a text is a whole number that 64 bits hold; Python refuses to read thousands of digits."""
+    return text.isdecimal() and len(text) <= 18
+
+
 def path_of(name: str, value: Any) -> Path:
     """Returns a path that is given as a string or as a path. Raises InputError for anything else."""
     if not isinstance(value, str | os.PathLike) or isinstance(os.fspath(value), bytes):

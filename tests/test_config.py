@@ -9,8 +9,10 @@ from typing import Literal
 import pytest
 from refusals import refused
 
-from elmo.config import ConfigError, from_dict, load_toml, parse_overrides, to_json
+from elmo.config import ConfigError, from_dict, load_json, load_toml, parse_overrides, to_json
+from elmo.disk.run import read_json
 from elmo.pretraining.settings import SMALL, TrainConfig
+from elmo.text.vocabulary import Vocabulary
 from elmo_lab.tasks.translation import CoveConfig
 
 
@@ -97,3 +99,41 @@ def test_one_setting_of_a_model_changes_no_other() -> None:
     files = [f"{name}=a" for name in ("source", "target", "heldout_source", "heldout_target", "output")]
     cove = from_dict(CoveConfig, parse_overrides([*files, "source_text.language=fr", "encoder.dim=600"]))
     assert (cove.source_text.sentences, cove.encoder.projection_dim) == ("line", 100)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a = " + "[" * 100_000, "epochs = " + "1" * 6000, ".".join("a" * 50_000) + " = 1", "a = " + "{a=" * 3000],
+    ids=["lists", "digits", "keys", "tables"],
+)
+def test_a_recipe_that_the_parser_cannot_bear_is_named_at_once(tmp_path: Path, text: str) -> None:
+    (tmp_path / "deep.toml").write_text(text)
+    with refused("deep.toml", "TOML"):
+        load_toml(tmp_path / "deep.toml")
+
+
+@pytest.mark.parametrize("text", ["[" * 5000, "1" * 5000, "{a=" * 3000 + "1" + "}" * 3000])
+def test_a_value_that_the_parser_cannot_bear_is_text(text: str) -> None:
+    assert parse_overrides([f"optim.lr={text}"]) == {"optim": {"lr": text}}
+
+
+def test_an_override_of_a_deep_key_is_refused_in_a_short_line() -> None:
+    with refused("section.key") as caught:
+        parse_overrides([".".join("a" * 3000) + "=1"])
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("read", [load_toml, load_json, Vocabulary.load])
+def test_a_file_that_never_ends_is_refused_at_once(tmp_path: Path, read) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    for name in ("pipe", "zero"):
+        with refused(name, "regular file"):
+            read(tmp_path / name)
+
+
+def test_json_that_means_two_things_or_nothing(tmp_path: Path) -> None:
+    for text, word in (('{"a": 1, "b": {"c": 1, "c": 2}}', "'c'"), ("[" * 100_000, "deep"), ("{", "JSON")):
+        (tmp_path / "file.json").write_text(text)
+        with refused("file.json", word, "again"):
+            read_json(tmp_path / "file.json", "make it again")

@@ -68,6 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _fail(str(error) or "interrupted", 130, is_one_of_several)
     except Failure as error:
         _fail(error, 1, is_one_of_several if error.is_reported is None else not error.is_reported)
+    except RecursionError:
+        _fail("a file or a setting is nested too deeply; give a simpler one", 2, is_one_of_several)
     except (RuntimeError, MemoryError, ValueError, TypeError) as error:
         if (lack := _lack_of_memory(error)) is None:
             raise

@@ -12,6 +12,8 @@ from elmo.cli.arguments import LAYERS_HELP, add_model, add_verb, run_in
 from elmo.errors import InputError, check_whole
 
 KEY = "ELMO_API_KEY"
+MOST_KEY = 10_000
+"""The most bytes of a file with a key."""
 LIMITS: dict[str, tuple[type, str]] = {
     "wait": (float, "seconds to wait for more requests in a batch (default: 0.005)"),
     "timeout": (float, "seconds until a request fails (default: 60)"),
@@ -168,7 +170,9 @@ def _origin(given: str) -> str:
 
 def _key(file: str | None) -> str | None:
     """Returns the key from a file or the environment; None if there is none."""
-    given = os.environ.get(KEY) if file is None else Path(file).read_text(encoding="utf-8", errors="replace")
+    from elmo.config import read_regular
+
+    given = os.environ.get(KEY) if file is None else read_regular(Path(file), MOST_KEY).decode("utf-8", "replace")
     found = given and given.strip()
     if found == "":
         raise InputError(f"{file or KEY}: the key is empty; write one of 16 characters or more")

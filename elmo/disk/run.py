@@ -1,6 +1,5 @@
 """Folders of runs: each has a record of its settings, belongs to one process at a time, and resumes with the same."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -79,7 +78,7 @@ def check_same(
 def read_json(file: Path, remedy: str = "name another --output") -> dict[str, Any]:
     """Reads a JSON object that a run wrote. Raises InputError with the remedy if the file is damaged."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = configs.load_json(file)
     except ValueError as error:
         raise InputError(f"{file}: not valid JSON ({error}); {remedy}") from error
     if not isinstance(found, dict):

@@ -5,11 +5,11 @@
 """
 
 import errno
-import json
 import os
 from pathlib import Path
 from typing import Any
 
+from elmo.config import load_json
 from elmo.errors import InputError
 from elmo.formats import published
 from elmo.formats.published import PublishedModel
@@ -117,7 +117,7 @@ def _require(model: PublishedModel, reference: str) -> None:
 def read_record(folder: Path) -> dict[str, dict[str, Any]]:
     """Reads the entries of `pulled.json` by file; there are none if the file is missing."""
     try:
-        files = json.loads((folder / RECORD).read_text(encoding="utf-8"))["files"]
+        files = load_json(folder / RECORD)["files"]
     except (OSError, ValueError, KeyError, TypeError):
         return {}
     return files if isinstance(files, dict) else {}

@@ -22,6 +22,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener, getproxies
 
+from elmo.config import load_json
 from elmo.disk.files import DISK_FULL
 
 TIMEOUT = 60.0
@@ -102,7 +103,7 @@ class _Part:
     def validator(self, url: str) -> str | None:
         """The `If-Range` value with which to continue the same file; "" to continue without one; None to start over."""
         try:
-            known = json.loads(self._record.read_text(encoding="utf-8"))
+            known = load_json(self._record)
         except (OSError, ValueError):
             known = {}
         if isinstance(known, dict) and known.get("url") == url and known.get("validator"):

@@ -15,6 +15,7 @@ from typing import Any, Self
 import torch
 
 from elmo import formats
+from elmo.config import read_regular
 from elmo.errors import InputError, pip_line
 from elmo.formats import native
 from elmo.formats.examples import example
@@ -272,6 +273,6 @@ def prepare(path: str | Path, repository: str, folder: Path, license: str | None
 
 def _read_text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8-sig")
+        return read_regular(file).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{file}: is not UTF-8 (byte {error.start}); save it as UTF-8") from error

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from elmo.config import ConfigError, from_dict, to_dict, without_nonfinite
+from elmo.config import ConfigError, from_dict, load_json, to_dict, without_nonfinite
 from elmo.disk.files import atomic_path
 from elmo.errors import InputError
 from elmo.formats.files import MOST_JSON, file_on_disk
@@ -216,7 +216,10 @@ def _folder(path: Path) -> Path:
 
 
 def _read_config(file: Path) -> _Config:
-    values = json.loads(file.read_bytes())
+    try:
+        values = load_json(file)
+    except ValueError as error:
+        raise InputError(f"{file}: not valid JSON ({error}); fix it, or fetch it again") from error
     if values.get("version") != VERSION:
         raise InputError(
             f"{file}: version is {values.get('version')!r}; {VERSION} is expected; the model is from another"
@@ -295,7 +298,7 @@ def _read_lexicon(file: Path, config: WordCnnConfig) -> Lexicon:
     """Reads the lexicon; each id must be a row of its table."""
     characters = 1 if config.char_cnn is None else config.char_cnn.n_characters
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
+        values = load_json(file)
         for part, rows in (("words", config.n_words), ("characters", characters)):
             if not all(type(index) is int and 0 <= index < rows - 1 for index in (values[part] or {}).values()):
                 raise InputError(f"{part} has an id that is not a number below {rows - 1}")

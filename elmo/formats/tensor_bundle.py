@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from elmo.config import read_regular
 from elmo.errors import InputError, pip_line
 
 MAGIC = 0xDB4775248B80FB57
@@ -121,7 +122,7 @@ def read_index(index: Path) -> Bundle:
 
 
 def _read_index(index: Path) -> Bundle:
-    entries = dict(_entries(index, index.read_bytes()))
+    entries = dict(_entries(index, read_regular(index)))
     if b"" not in entries:
         raise InputError(f"{index}: has no header; a checkpoint of TensorFlow's version 2 is expected")
     header = _fields(entries.pop(b""))

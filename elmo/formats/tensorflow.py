@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from elmo.config import read_regular
 from elmo.errors import InputError
 from elmo.formats.allennlp import only_file, options_in, read_options, vocabulary_beside
 from elmo.formats.bilm_layout import REMEDY, dataset_names, to_config, to_weights
@@ -160,7 +161,8 @@ def _index_in(folder: Path) -> Path:
     found = [file for file in sorted(folder.glob("?*.index")) if is_index(file)]
     last = folder / "checkpoint"
     if len(found) > 1 and last.is_file():
-        named = re.search(r'^model_checkpoint_path: "(?:.*[/\\])?([^"/\\]+)"', last.read_text("utf-8", "replace"), re.M)
+        text = read_regular(last).decode("utf-8", "replace")
+        named = re.search(r'^model_checkpoint_path: "(?:.*[/\\])?([^"/\\]+)"', text, re.M)
         chosen = index_of(folder / named[1]) if named else None
         found = [chosen] if chosen in found else found
     if len(found) == 1:

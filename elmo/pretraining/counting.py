@@ -83,7 +83,7 @@ def record_session(config: TrainConfig, step: int) -> None:
     first = {"step": 0, "settings": _for_weights(read_record(Path(config.output) / "train.json"))}
     was_kept = file.exists()
     try:
-        known = json.loads(file.read_text(encoding="utf-8")) if was_kept else [first]
+        known = configs.load_json(file) if was_kept else [first]
         known = [each for each in known if each["step"] < step]
         if not known or known[-1]["settings"] != now:
             known.append({"step": step, "settings": now})
@@ -119,7 +119,7 @@ def _counted(
     origin, counts, vocabulary = None, None, None
     if record.exists():
         try:
-            stored = json.loads(record.read_text(encoding="utf-8"))
+            stored = configs.load_json(record)
             known, counts, origin = stored["fingerprint"], CorpusCounts(**stored["counts"]), stored["init_from"]
             sha256 = stored["vocabulary"]
         except (ValueError, KeyError, TypeError) as error:

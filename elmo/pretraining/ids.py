@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int
 
+from elmo.config import load_json
 from elmo.disk.files import run_file, write_run_file
 from elmo.disk.lock import LOCK, locked
 from elmo.errors import InputError
@@ -132,7 +133,7 @@ def kept_ids(folder: Path, paths: Sequence[Path], text: TextConfig, any_version:
     begun with. Raises InputError if the folder is damaged.
     """
     try:
-        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        record = load_json(folder / RECORD)
     except FileNotFoundError:
         return None
     except ValueError as error:

@@ -62,9 +62,12 @@ def is_exported(config: TrainConfig, words: int, origin: dict[str, Any] | None) 
 
 def is_recorded(folder: Path, numbers: dict[str, Any]) -> bool:
     """Whether the last line of `metrics.jsonl` has these numbers."""
-    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    last = json.loads(lines[-1]) if lines else {}
-    return all(last.get(name) == value for name, value in configs.without_nonfinite(numbers).items())
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
+    try:
+        last = json.loads(lines[-1]) if lines else {}
+        return all(last.get(name) == value for name, value in configs.without_nonfinite(numbers).items())
+    except (ValueError, AttributeError, RecursionError):  # the line is damaged
+        return False
 
 
 def perplexities_in(model: Path) -> str:

@@ -1,6 +1,5 @@
 """The settings of `elmo train`, with their checks, and which of them a resumed run keeps."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -150,7 +149,7 @@ def check_numbers(config: TrainConfig) -> None:
 def read_record(record: Path) -> TrainConfig:
     """Reads the configuration of a run from its `train.json`."""
     try:
-        return configs.from_dict(TrainConfig, json.loads(record.read_text(encoding="utf-8")))
+        return configs.from_dict(TrainConfig, configs.load_json(record))
     except ValueError as error:
         raise InputError(f"{record}: not the record of a run ({error}); name another --output") from error
 

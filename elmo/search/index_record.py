@@ -1,6 +1,5 @@
 """Reads and writes `index.json`, which records what an index was built from, and how far its build got."""
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -48,7 +47,7 @@ def read_record(folder: Path) -> IndexRecord:
     if not file.is_file():
         raise InputError(f"{folder}: not an index (no {RECORD}); build one with elmo index TEXT --output {folder}")
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
+        values = configs.load_json(file)
         version = values["version"]
         if version != VERSION:
             raise InputError(

@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.pooling import unit_vectors
-from elmo.errors import InputError
+from elmo.errors import InputError, is_number, shown
 from elmo.search.nearest import query_vectors
 from elmo.search.picture import Panel, of_uses
 from elmo.text.lines import numbered_lines
@@ -62,16 +62,16 @@ def read_occurrences(path: Path) -> list[Occurrence]:
     columns = tuple(head.split("\t"))
     if columns not in (COLUMNS, WITH_FORM):
         raise InputError(
-            f"{path}: the first line is {head!r}; expected the tab-separated columns {', '.join(COLUMNS)}, and form if"
-            " words are inflected"
+            f"{path}: the first line is {shown(head)}; expected the tab-separated columns {', '.join(COLUMNS)},"
+            " and form if words are inflected"
         )
     return [_occurrence(line, columns, f"{path}, line {number}") for number, line in lines]
 
 
 def _occurrence(line: str, columns: tuple[str, ...], where: str) -> Occurrence:
     fields = line.split("\t")
-    if len(fields) != len(columns) or not fields[2].isdecimal():
-        raise InputError(f"{where}: {line!r}; expected tab-separated {', '.join(columns)}: fix or remove the line")
+    if len(fields) != len(columns) or not is_number(fields[2]):
+        raise InputError(f"{where}: {shown(line)}; expected tab-separated {', '.join(columns)}: fix or remove the line")
     word, sense, index, tokens = fields[0], fields[1], int(fields[2]), tuple(split_at_spaces(fields[3]))
     form = fields[4] if columns == WITH_FORM else word
     if index >= len(tokens) or tokens[index] != form:

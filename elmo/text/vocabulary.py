@@ -17,6 +17,7 @@ from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from elmo.config import read_regular
 from elmo.disk.files import atomic_path
 from elmo.errors import InputError
 from elmo.forking import cached_property
@@ -91,7 +92,7 @@ class Vocabulary:
 
         With `distinct`, blank and repeated lines, which some published files have, are refused: no token has such ids.
         """
-        return cls.parse(path.read_bytes(), str(path), distinct)
+        return cls.parse(read_regular(path), str(path), distinct)
 
     @classmethod
     def parse(cls, raw: bytes, name: str, distinct: bool = False) -> "Vocabulary":

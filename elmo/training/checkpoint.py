@@ -26,6 +26,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from elmo import config as configs
 from elmo.disk.files import PARTIAL, remove, write_run_file
 from elmo.errors import InputError
 from elmo.training.distributed import Fabric
@@ -143,7 +144,7 @@ def load_checkpoint(
 
 def _kept(checkpoint: Path, rank: int, device: str) -> Saved:
     carried = _copies(load_file(checkpoint / f"rank-{rank}.safetensors", device=device))
-    progress = json.loads((checkpoint / f"rank-{rank}.json").read_text(encoding="utf-8"))
+    progress = configs.load_json(checkpoint / f"rank-{rank}.json")
     return [carried[str(i)] for i in range(len(carried))], RankProgress(**progress)
 
 

@@ -82,11 +82,11 @@ class Monitor:
 def _lines_after(path: Path, step: int) -> AppendedFile:
     """Opens the file to append, after dropping lines of steps after `step`."""
     kept = []
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []:
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True) if path.exists() else []:
         try:
             if json.loads(line)["step"] <= step:
                 kept.append(line)
-        except json.JSONDecodeError:  # a killed run has not finished this line
+        except (ValueError, KeyError, TypeError, RecursionError):  # a killed run has not finished this line
             continue
     write_run_file(path, "".join(kept).encode())
     return AppendedFile(path)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from elmo import config as configs
+from elmo.errors import InputError
 from elmo_lab import RECIPES, figures, record
 from elmo_lab.document import Block, Figure, Figures, slug, table
 from elmo_lab.probes import blocks, queues
@@ -274,10 +275,13 @@ def _points(recipe: str, arm: str, fraction: float, folder: Path, done: queues.F
     task = done.task
     for result in done.results:
         file = folder / f"seed-{result['seed']}" / "metrics.jsonl"
-        for line in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
-            yield CurvePoint(
-                recipe, task.name, arm, fraction, task.metric, result["seed"], line["step"], line[task.metric]
-            )
+        try:
+            lines = list(map(json.loads, file.read_text(encoding="utf-8").splitlines()))
+            scores = [(line["step"], line[task.metric]) for line in lines]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise InputError(f"{file}: not the metrics of a run ({error!r}); train it again") from error
+        for step, score in scores:
+            yield CurvePoint(recipe, task.name, arm, fraction, task.metric, result["seed"], step, score)
 
 
 def _folder(arm: str, fraction: float) -> str:

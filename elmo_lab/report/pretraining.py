@@ -29,10 +29,10 @@ class PretrainingRun:
 def read(name: str, folder: Path) -> PretrainingRun:
     """Reads the run in a folder; skips unfinished lines of its metrics. Raises InputError if a file is damaged."""
     points = []
-    for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
+    for line in (folder / "metrics.jsonl").read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             points.append(json.loads(line))
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
     model = folder / "model" / "config.json"
     try:

@@ -8,7 +8,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from elmo.errors import InputError
+from elmo.errors import InputError, is_number
 from elmo.text.irregular import IrregularPlaces
 from elmo.text.lines import numbered_lines
 from elmo.text.records import token_offsets
@@ -217,7 +217,7 @@ def _of_gap(path: Path, tokenizer: Tokenizer) -> Iterator[Document]:
         if not line.strip():
             continue
         row = dict(zip(GAP, line.split("\t"), strict=False))
-        if len(row) < len(GAP) - 1 or not all(row[f"{name}-offset"].isdecimal() for name in ("Pronoun", "A", "B")):
+        if len(row) < len(GAP) - 1 or not all(is_number(row[f"{name}-offset"]) for name in ("Pronoun", "A", "B")):
             raise InputError(
                 f"{path}: line {number} is {line[:40]!r}; the columns of GAP are expected: {', '.join(GAP)}"
             )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elmo.errors import InputError
+from elmo.errors import InputError, is_number
 from elmo.text.irregular import IrregularPlaces
 from elmo.text.lines import numbered_lines
 from elmo_lab.tasks.readers import json_records, write_json_lines
@@ -21,6 +21,8 @@ UNLABELLED = ("", "hidden")
 PREMISE, HYPOTHESIS, LABEL = ("sentence1", "premise", "context"), ("sentence2", "hypothesis"), ("gold_label", "label")
 """The names of columns and keys, in any case."""
 EXPECTED = "sentence1, sentence2 and gold_label, or premise, hypothesis and label"
+MOST_HEAD = 10_000
+"""The most characters of the line of names that are read."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,8 @@ def _records(path: Path, irregular: IrregularPlaces) -> Iterator[tuple[int, dict
         yield from json_records(path, irregular)
         return
     by_tabs = "\t" in first[1]
-    names = first[1].split("\t") if by_tabs else next(csv.reader([first[1]]))
+    # The fields of other files, such as one long line, may be longer than the columns' names that csv reads.
+    names = first[1].split("\t") if by_tabs else next(csv.reader([first[1][:MOST_HEAD]]))
     names = [name.strip() for name in names]
     known = {name.lower() for name in names}
     if known.isdisjoint(PREMISE) or known.isdisjoint(HYPOTHESIS):
@@ -99,8 +102,11 @@ def _records(path: Path, irregular: IrregularPlaces) -> Iterator[tuple[int, dict
             yield number, dict(zip(names, line.split("\t"), strict=False))
     else:
         rows = csv.reader(f"{line}\n" for _, line in lines)
-        for row in rows:
-            yield rows.line_num + 1, dict(zip(names, row, strict=False))
+        try:
+            for row in rows:
+                yield rows.line_num + 1, dict(zip(names, row, strict=False))
+        except csv.Error as error:
+            raise InputError(f"{path}: line {rows.line_num + 1}: {error}; close the quotes there") from error
 
 
 def _text(fields: dict[str, Any], names: tuple[str, ...], path: Path, line: int) -> str | None:
@@ -123,7 +129,7 @@ def _label(fields: dict[str, Any], path: Path, line: int) -> str | None:
         raise InputError(f"{path}: line {line}: {name!r} is {str(value)[:40]!r}; {', '.join(SNLI_LABELS)} is expected")
     if isinstance(value, str) and value.strip() in UNLABELLED:
         return None
-    if isinstance(value, int) or value.strip().removeprefix("-").isdecimal():
+    if isinstance(value, int) or is_number(value.strip().removeprefix("-")):
         if "sentence1" in fields:  # other data sets number their classes otherwise: 1 is not_entailment in GLUE's RTE
             raise InputError(
                 f"{path}: line {line}: {name!r} is {value}, but the file does not say which class has this number;"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elmo.errors import InputError
+from elmo.errors import InputError, is_number
 from elmo.text.irregular import IrregularPlaces
 from elmo.text.lines import numbered_lines
 from elmo.text.tokenizer import split_at_spaces
@@ -91,7 +91,7 @@ def _of_columns(line: int, name: str, tokens: list[str], found: Iterator[conll20
 def _of_line(path: Path, number: int, line: str, irregular: IrregularPlaces) -> Roles:
     text, _, after = line.partition(BAR)
     index, *tokens = split_at_spaces(text) or [""]
-    if not index.isdecimal() or not tokens:
+    if not is_number(index) or not tokens:
         raise InputError(
             f"{path}: line {number} is {line[:40]!r}; the index of the predicate, the tokens, ||| and the tags are"
             " expected"

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from elmo.config import MOST_LAYERS, check_range, check_sizes
-from elmo.errors import InputError
+from elmo.errors import InputError, is_number
 from elmo.text.given import check_tokens
 from elmo.text.lines import numbered_lines
 from elmo.text.records import read_conllu_columns, suffix_of
@@ -134,7 +134,7 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> SrlExample:
     """
     check_tokens(sentences)
     tokens, *rest = map(tuple, sentences) if sentences else ((),)
-    if len(rest) != 1 or len(rest[0]) != 1 or not rest[0][0].isdecimal():
+    if len(rest) != 1 or len(rest[0]) != 1 or not is_number(rest[0][0]):
         raise InputError("a sentence, a tab and the index of the predicate's token (from 0) are expected")
     if int(rest[0][0]) >= len(tokens):
         raise InputError(f"the predicate is token {rest[0][0]}; the sentence has {len(tokens)} tokens, counted from 0")

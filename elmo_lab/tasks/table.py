@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from elmo import config as configs
 from elmo.disk.files import write_run_file
 from elmo.disk.run import read_json
 from elmo_lab.tasks import task as tasks
@@ -39,7 +40,7 @@ def write_tables(queue: Queue, output: Path) -> str:
 def _earlier(output: Path) -> list[dict[str, Any]]:
     """Reads the rows of the folder's table whose runs exist. A damaged table counts as empty, since it is rewritten."""
     try:
-        rows = json.loads((output / f"{TABLE}.json").read_text(encoding="utf-8"))
+        rows = configs.load_json(output / f"{TABLE}.json")
         return [row for row in rows if (output / row["row"] / row["arm"]).is_dir()]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return []

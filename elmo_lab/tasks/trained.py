@@ -353,7 +353,7 @@ def _folder(path: Path) -> Path:
 
 def _read_record(folder: Path) -> dict[str, Any]:
     try:
-        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        record = configs.load_json(folder / RECORD)
     except ValueError as error:
         raise InputError(f"{folder / RECORD}: not valid JSON ({error}); train the task again") from error
     if not isinstance(record, dict):

@@ -126,7 +126,7 @@ def read_record(folder: Path) -> CoveConfig:
     """Reads the settings of a run."""
     file = folder / RECORD
     try:
-        return configs.from_dict(CoveConfig, json.loads(file.read_text(encoding="utf-8"))["config"])
+        return configs.from_dict(CoveConfig, configs.load_json(file)["config"])
     except FileNotFoundError as error:
         raise InputError(f"{file}: no such file, so there is no run to resume; omit --resume to start one") from error
     except (ValueError, KeyError, TypeError) as error:

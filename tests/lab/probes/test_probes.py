@@ -149,6 +149,7 @@ def test_senses_in_other_forms_are_those_of_one_word(tmp_path: Path) -> None:
         ("word\tsense\tindex\tsentence\nbank\triver\tx\tthe bank\n", "line 2"),
         ("word\tsense\tindex\tsentence\nbank\triver\t0\tthe bank\n", "token 0; 'bank'"),
         ("word\tsense\tindex\tsentence\nbank\triver\t9\tthe bank\n", "token 9"),
+        (f"word\tsense\tindex\tsentence\nbank\triver\t{'9' * 5000}\tthe bank\n", "line 2"),
         ("word\tsense\tindex\tsentence\nbank\tcafé\t1\tthe bank\n", "line 2; UTF-8"),
     ],
 )

@@ -513,3 +513,28 @@ def test_malformed_coref_json_is_refused(file, line: str, parts: tuple[str, ...]
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     cannot_read(read_snli, tmp_path, "folder")
+
+
+LONG, DIGITS = "x" * 200_000, "9" * 5000
+GAP = "ID\tText\tPronoun\tPronoun-offset\tA\tA-offset\tA-coref\tB\tB-offset\tB-coref\tURL\n"
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "line"),
+    [
+        (read_snli, LONG, "line 1"),
+        (read_snli, f'premise,hypothesis,label\n"{LONG},b,0\n', "line 2"),
+        (read_roles, f"{DIGITS} My cats ||| O B-V\n", "line 1"),
+        (read_roles, f'{{"tokens": ["a"], "props": [{{"pred": {DIGITS}, "tags": ["B-V"]}}]}}\n', "line 1"),
+        (readers_coref.read_coref, GAP + f"1\tHe is Al .\tHe\t{DIGITS}\tAl\t6\tTRUE\tAl\t6\tFALSE\tu\n", "line 2"),
+        (readers_coref.read_coref, coref(clusters="DIGITS").replace('"DIGITS"', DIGITS), "line 1"),
+    ],
+    ids=["snli-header", "snli-quotes", "roles", "roles-json", "gap", "coref-json"],
+)
+def test_fields_and_numbers_beyond_what_python_reads_are_refused(file, read, text: str, line: str) -> None:
+    cannot_read(read, file(text), line)
+
+
+def test_a_label_of_thousands_of_digits_is_another_label(file) -> None:
+    with pytest.warns(IrregularInput, match="label"):
+        assert read_snli(file(f"premise,hypothesis,label\na,b,{DIGITS}\nc,d,0\n"))
