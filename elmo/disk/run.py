@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from elmo import config as configs
 from elmo.disk.files import advise_resume, is_unfinished
 from elmo.disk.lock import LOCK, locked
 from elmo.errors import InputError
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -73,6 +75,18 @@ def check_same(
                 f"{record}: {name} was {was!r}, now it is {is_now!r}; a resumed run keeps its settings: give the former"
                 f" one, or {remedy}"
             )
+
+
+def read_settings(kind: type[T], record: Path, key: str | None = None) -> T:
+    """Reads the settings of a run from its record, where they are the whole object or its value at `key`.
+
+    Raises InputError if the file is damaged or not such a record, and FileNotFoundError if there is none.
+    """
+    try:
+        values = configs.load_json(record)
+        return configs.from_dict(kind, values if key is None else values[key])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{record}: not the record of a run ({error}); name another --output") from error
 
 
 def read_json(file: Path, remedy: str = "name another --output") -> dict[str, Any]:

@@ -13,8 +13,9 @@ torch is imported only where weights are, since a description needs none.
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -178,6 +179,22 @@ def save(
             model.vocabulary.save(folder / VOCABULARY)
         if model.lexicon is not None:
             _write_json(folder / LEXICON, json.dumps(vars(model.lexicon), ensure_ascii=False))
+
+
+def to_files(model: Model) -> dict[str, bytes]:
+    """Returns the content of the files that `save` writes, by name, for programs that store them elsewhere."""
+    with tempfile.TemporaryDirectory() as folder:
+        save(model, Path(folder) / "model")
+        return {file.name: file.read_bytes() for file in (Path(folder) / "model").iterdir()}
+
+
+@contextmanager
+def folder_of(files: Mapping[str, bytes]) -> Iterator[Path]:
+    """Yields a temporary folder with the files of `to_files`."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in set(FILES) & files.keys():
+            (Path(folder) / name).write_bytes(files[name])
+        yield Path(folder)
 
 
 def config_values(model: Model) -> dict[str, Any]:

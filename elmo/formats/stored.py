@@ -7,7 +7,7 @@ import copy
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from elmo.model.bilm import BiLM
     from elmo.model.elmo import Elmo
+    from elmo.types import Batch
 
 MOST_CHARACTERS_PER_TOKEN = 10_000
 LARGEST = 1e6
@@ -71,6 +72,19 @@ class Model:
     def inputs(self) -> Vocabulary | Lexicon | None:
         """The vocabulary or lexicon that maps input words to ids; None if the model reads bytes."""
         return self.lexicon or self.vocabulary
+
+    @property
+    def normalize(self) -> tuple[str, ...]:
+        """The steps to the spelling that the model reads, as in `TextConfig`."""
+        return () if self.text is None else self.text.normalize
+
+    def to_batch(self, sentences: Iterable[Iterable[str]]) -> "Batch":
+        """Returns tokenised sentences as the network reads them, with `<S>` and `</S>` around each."""
+        from elmo.text.batching import to_batch
+
+        if self.config.char_cnn is None:
+            return to_batch(sentences, vocabulary=self.inputs, normalize=self.normalize)
+        return to_batch(sentences, self.config.char_cnn.max_characters_per_token, normalize=self.normalize)
 
     def elmo(self, dropout: float = 0.5, frozen: bool = True) -> "Elmo":
         """Returns the network with its learned mixes, in order, or with one new mix if there are none.

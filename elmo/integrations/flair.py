@@ -1,6 +1,5 @@
 """ELMo in Flair: `ElmoEmbeddings` is one of its `TokenEmbeddings`. This module needs the package flair."""
 
-import tempfile
 from pathlib import Path
 from typing import Any, Self
 
@@ -74,15 +73,9 @@ class ElmoEmbeddings(TokenEmbeddings):
         """Returns the settings and the files of the model."""
         vectors = self.vectors
         settings = {"layers": vectors.layers, "frozen": vectors.bilm is None, "precision": vectors.precision}
-        with tempfile.TemporaryDirectory() as folder:
-            native.save(vectors.model(), Path(folder) / "model")
-            files = {file.name: file.read_bytes() for file in (Path(folder) / "model").iterdir()}
-        return settings | {"name": self.name, "files": files}
+        return settings | {"name": self.name, "files": native.to_files(vectors.model())}
 
     @classmethod
     def from_params(cls, params: dict[str, Any]) -> Self:
-        files = params.pop("files")
-        with tempfile.TemporaryDirectory() as folder:
-            for name in native.FILES & files.keys():
-                (Path(folder) / name).write_bytes(files[name])
+        with native.folder_of(params.pop("files")) as folder:
             return cls(folder, **params)

@@ -5,7 +5,6 @@ already loaded. This module needs the extra `text`.
 """
 
 import multiprocessing
-import tempfile
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -79,9 +78,7 @@ class Bilm:
         if self._files is None:
             model = replace(load(self.model), lm_head=None)
             model = model if model.config.char_cnn is None else replace(model, vocabulary=None)
-            with tempfile.TemporaryDirectory() as folder:
-                native.save(model, Path(folder) / "model")
-                self._files = {file.name: file.read_bytes() for file in (Path(folder) / "model").iterdir()}
+            self._files = native.to_files(model)
         return self._files
 
     def take(self, files: Any) -> None:
@@ -138,9 +135,7 @@ class Bilm:
 
         if self._files is None:
             return function(self.model)
-        with tempfile.TemporaryDirectory() as folder:
-            for name in native.FILES & self._files.keys():
-                (Path(folder) / name).write_bytes(self._files[name])
+        with native.folder_of(self._files) as folder:
             return function(folder)
 
 

@@ -18,7 +18,6 @@ from elmo.integrations.reader import Reader
 from elmo.model.bilm import BiLM
 from elmo.model.scalar_mix import ScalarMix
 from elmo.ops import Precision
-from elmo.text.batching import to_batch
 
 
 class TokenVectors(nn.Module):
@@ -94,13 +93,7 @@ class TokenVectors(nn.Module):
         """Runs the trained biLM, and drops the boundaries."""
         parts = [text.sentences or ((0, 0),) for text in texts]
         sentences = [text.tokens[a:b] for text, own in zip(texts, parts, strict=True) for a, b in own]
-        config, text = bilm.config.char_cnn, self._reader.model.text
-        normalize = () if text is None else text.normalize
-        if config is None:
-            batch = to_batch(sentences, vocabulary=self._reader.model.inputs, normalize=normalize)
-        else:
-            batch = to_batch(sentences, config.max_characters_per_token, normalize=normalize)
-        batch = batch.to(self._here.device)
+        batch = self._reader.model.to_batch(sentences).to(self._here.device)
         output = bilm(batch)
         steps = torch.arange(1, output.mask.shape[1] - 1, device=output.mask.device)
         inside = steps < batch.lengths[:, None] - 1

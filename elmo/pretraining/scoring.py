@@ -80,10 +80,9 @@ class Scorer:
     def __init__(self, model: Model, packed: BiLM | None = None, between: Callable[[], object] | None = None) -> None:
         self.vocabulary, self.lm_head = softmax_of(model)
         characters = partial(encode_words, max_characters=model.config.ids_per_token)
-        normalize = () if model.text is None else model.text.normalize
-        self._respell = respell_function(normalize)
+        self._respell = respell_function(model.normalize)
         self._encode = respell_before(
-            self.vocabulary.encode if model.config.char_cnn is None else characters, normalize
+            self.vocabulary.encode if model.config.char_cnn is None else characters, model.normalize
         )
         self._bilm: BiLM = packed or model.bilm().packed()
         self._device = self._bilm.initial_state(1).hidden.device

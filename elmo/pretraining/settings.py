@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from elmo import config as configs
+from elmo.disk.run import read_settings
 from elmo.errors import InputError
 from elmo.formats import Description, describe, native
 from elmo.model.config import BiLMConfig, CharCnnConfig, LstmConfig
@@ -148,10 +149,7 @@ def check_numbers(config: TrainConfig) -> None:
 
 def read_record(record: Path) -> TrainConfig:
     """Reads the configuration of a run from its `train.json`."""
-    try:
-        return configs.from_dict(TrainConfig, configs.load_json(record))
-    except ValueError as error:
-        raise InputError(f"{record}: not the record of a run ({error}); name another --output") from error
+    return read_settings(TrainConfig, record)
 
 
 def on_its_base(given: Mapping[str, Any], record: Path | None) -> tuple[dict[str, Any], Description | None]:

@@ -210,15 +210,6 @@ def gather(fabric: Fabric, value: T, group: distributed.ProcessGroup | None = No
     return values
 
 
-def gather_to_first(fabric: Fabric, value: T, group: distributed.ProcessGroup | None = None) -> list[T]:
-    """Returns the values of all processes, by rank, in the first process, and an empty list in the others."""
-    if fabric.world_size == 1:
-        return [value]
-    values: list[Any] | None = [None] * fabric.world_size if fabric.is_global_zero else None
-    distributed.gather_object(value, values, group=group)
-    return values or []
-
-
 def patient_group(fabric: Fabric) -> distributed.ProcessGroup | None:
     """Returns a group of all processes with a timeout long enough to read a large corpus; None for one process."""
     if fabric.world_size == 1:

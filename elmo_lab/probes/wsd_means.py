@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from elmo.disk.files import advise_resume, run_file
+from elmo.disk.run import check_same
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo_lab.probes.wsd_readers import Instance, LabelledSentence
@@ -130,11 +131,7 @@ def _read(path: Path, settings: Mapping[str, Any], totals: Float[np.ndarray, "S 
             done, names, old = run["done"], run["words"], run["settings"]
     except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: damaged ({error}); {START_OVER}") from error
-    for name, value in json.loads(json.dumps(settings)).items():
-        if old.get(name) != value:
-            raise InputError(
-                f"{path}: {name} was {old.get(name)!r}, now it is {value!r}; use the same, or {START_OVER}"
-            )
+    check_same(path, old, json.loads(json.dumps(settings)), START_OVER)
     if known.shape != totals.shape:
         raise InputError(f"{path}: does not match the corpus and the model; {START_OVER}")
     totals[:] = known

@@ -14,7 +14,7 @@ from elmo.text.lines import numbered_lines
 from elmo.text.records import token_offsets
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo_lab.tasks import readers_conll2012 as conll2012
-from elmo_lab.tasks.readers import json_records, text_output, tokens_field, with_noun, write_json_lines
+from elmo_lab.tasks.readers import json_records, text_output, tokens_field, with_noun
 
 Mention = tuple[int, int]
 """The first and last token, counted from the start of the document."""
@@ -93,11 +93,6 @@ def write_conll2012(path: Path, documents: Iterable[Document], overwrite: bool =
             file.write(f"#begin document ({' '.join(document.name.split())}); part {document.part:03d}\n")
             file.writelines(_rows(document))
             file.write("#end document\n")
-
-
-def write_coref_json(path: Path, documents: Iterable[Document], overwrite: bool = False) -> None:
-    """Writes documents as JSON lines."""
-    write_json_lines(path, map(as_record, documents), overwrite)
 
 
 def as_record(document: Document) -> dict[str, Any]:

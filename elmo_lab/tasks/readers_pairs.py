@@ -1,7 +1,7 @@
 """Reads and writes premises and hypotheses: SNLI's JSON lines and `.txt`, and the Hub's rows."""
 
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from elmo.errors import InputError, is_number
 from elmo.text.irregular import IrregularPlaces
 from elmo.text.lines import numbered_lines
-from elmo_lab.tasks.readers import json_records, write_json_lines
+from elmo_lab.tasks.readers import json_records
 
 SNLI_LABELS = ("entailment", "contradiction", "neutral")
 NO_AGREEMENT = "-"
@@ -65,11 +65,6 @@ def read_snli(path: Path, undecided: bool = False) -> list[Pair]:
         raise InputError(f"{path}: line {irregular.places[problem][0]} has {problem}, and so has every line: fix them")
     irregular.tell()
     return pairs
-
-
-def write_snli(path: Path, pairs: Iterable[Pair], overwrite: bool = False) -> None:
-    """Writes pairs as SNLI's JSON lines."""
-    write_json_lines(path, map(as_record, pairs), overwrite)
 
 
 def as_record(pair: Pair) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Reads and writes semantic roles: JSON lines of this program and of AllenNLP, `|||` lines, CoNLL-2012."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from elmo.text.irregular import IrregularPlaces
 from elmo.text.lines import numbered_lines
 from elmo.text.tokenizer import split_at_spaces
 from elmo_lab.tasks import readers_conll2012 as conll2012
-from elmo_lab.tasks.readers import json_records, strings_field, tokens_field, with_noun, write_json_lines
+from elmo_lab.tasks.readers import json_records, strings_field, tokens_field, with_noun
 from elmo_lab.tasks.tagging import is_tag, to_bio
 
 BAR = "|||"
@@ -70,11 +70,6 @@ def read_roles(path: Path) -> list[Roles]:
         ]
     irregular.tell()
     return found
-
-
-def write_roles(path: Path, sentences: Iterable[Roles], overwrite: bool = False) -> None:
-    """Writes sentences as JSON lines for `read_roles`."""
-    write_json_lines(path, map(as_record, sentences), overwrite)
 
 
 def as_record(sentence: Roles) -> dict[str, Any]:

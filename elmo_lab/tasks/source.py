@@ -1,16 +1,13 @@
 """The biLM of a task, which is frozen, with a layer cache, or trained with the task."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.formats import Model
 from elmo.formats.opened import OpenedModel, open_model
-from elmo.text.batching import to_batch
-from elmo.types import Batch
 from elmo_lab.tasks.cache import CacheConfig, LayerCache, limit_of, open_cache
 from elmo_lab.tasks.inputs import Collator, InputConfig
 
@@ -32,7 +29,7 @@ def make_collator(
     if source is None:
         return Collator(config, words)
     if config.tuned:
-        return Collator(config, words, to_batch=_to_batch(source.model))
+        return Collator(config, words, to_batch=replace(source.model, weights={}, lm_head=None).to_batch)
     return Collator(config, words, layers_of=layer_cache(source, cache))
 
 
@@ -57,11 +54,3 @@ def check_same(source: OpenedModel, card: dict[str, Any], folder: Path) -> None:
             f"{folder}: was trained with a biLM of sha256 {card['sha256'][:12]} ({card['model']}), but that of"
             f" {source.name} is {source.sha256[:12]}; give the biLM of its training"
         )
-
-
-def _to_batch(model: Model) -> Callable[[Sentences], Batch]:
-    normalize = () if model.text is None else model.text.normalize
-    if model.config.char_cnn is not None:
-        longest = model.config.char_cnn.max_characters_per_token
-        return partial(to_batch, max_characters=longest, normalize=normalize)
-    return partial(to_batch, vocabulary=model.inputs, normalize=normalize)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from elmo import config as configs
 from elmo import formats, machine
 from elmo.disk.files import write_run_file
-from elmo.disk.run import check_same, holds_run, lock_folder, read_json
+from elmo.disk.run import check_same, holds_run, lock_folder, read_json, read_settings
 from elmo.errors import InputError
 from elmo.formats.download import sha256_of
 from elmo.formats.opened import OpenedModel
@@ -387,7 +387,4 @@ def _kept(config: TaskConfig) -> dict[str, Any]:
 
 def read_config(path: Path) -> TaskConfig:
     """Reads the configuration of a run from its `config.json`. Raises InputError if the file is not a configuration."""
-    try:
-        return configs.from_dict(TaskConfig, read_json(path))
-    except configs.ConfigError as error:
-        raise InputError(f"{path}: not the configuration of a run ({error}); name another --output") from error
+    return read_settings(TaskConfig, path)

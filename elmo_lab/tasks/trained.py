@@ -20,6 +20,7 @@ from torch import nn
 from elmo import __version__, formats
 from elmo import config as configs
 from elmo.disk.files import write_run_file
+from elmo.disk.run import read_json
 from elmo.errors import InputError
 from elmo.formats.opened import OpenedModel, open_model
 from elmo.model.config import BiLMConfig
@@ -352,12 +353,7 @@ def _folder(path: Path) -> Path:
 
 
 def _read_record(folder: Path) -> dict[str, Any]:
-    try:
-        record = configs.load_json(folder / RECORD)
-    except ValueError as error:
-        raise InputError(f"{folder / RECORD}: not valid JSON ({error}); train the task again") from error
-    if not isinstance(record, dict):
-        raise InputError(f"{folder / RECORD}: not a JSON object; train the task again")
+    record = read_json(folder / RECORD, "train the task again")
     needed = ("task", "version", "inputs", "model", "labels", "words", "vectors", "bilm", "cache_dtype")
     missing = [key for key in needed if key not in record]
     if missing:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from elmo import config as configs
 from elmo.disk.files import remove_leftovers, write_run_file
-from elmo.disk.run import check_same, holds_run, lock_folder, read_json
+from elmo.disk.run import check_same, holds_run, lock_folder, read_json, read_settings
 from elmo.errors import InputError
 from elmo.formats import TRAINED, Model, native
 from elmo.formats.download import sha256_of
@@ -126,11 +126,9 @@ def read_record(folder: Path) -> CoveConfig:
     """Reads the settings of a run."""
     file = folder / RECORD
     try:
-        return configs.from_dict(CoveConfig, configs.load_json(file)["config"])
+        return read_settings(CoveConfig, file, "config")
     except FileNotFoundError as error:
         raise InputError(f"{file}: no such file, so there is no run to resume; omit --resume to start one") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{file}: not the record of a run ({error}); name another --output") from error
 
 
 def check_output(folder: Path, record: dict[str, Any], resume: bool) -> None:

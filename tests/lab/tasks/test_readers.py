@@ -4,7 +4,7 @@ import gzip
 import json
 import lzma
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -31,6 +31,10 @@ from elmo_lab.tasks import (
 from elmo_lab.tasks.readers_columns import TaggedSentence, read_conll
 from elmo_lab.tasks.readers_pairs import read_snli
 from elmo_lab.tasks.readers_roles import read_roles
+
+
+def write_coref_json(path: Path, documents: Iterable[readers_coref.Document]) -> None:
+    readers.write_json_lines(path, map(readers_coref.as_record, documents))
 
 
 @pytest.fixture
@@ -246,7 +250,7 @@ def test_snli_leaves_out_pairs_without_agreement(file, tmp_path: Path) -> None:
     pairs = read_snli(file(pair() + pair(gold_label="-") + "\n" + pair(gold_label="entailment") + unlabelled))
     assert [(each.label, each.line) for each in pairs] == [("neutral", 1), ("entailment", 4), (None, 5)]
     assert (pairs[0].premise, pairs[0].hypothesis) == ("A cat.", "It sleeps.")
-    readers_pairs.write_snli(tmp_path / "out", pairs)
+    readers.write_json_lines(tmp_path / "out", map(readers_pairs.as_record, pairs))
     assert [each.label for each in read_snli(tmp_path / "out")] == ["neutral", "entailment", None]
 
 
@@ -286,7 +290,7 @@ def test_roles_are_read_and_written(file, tmp_path: Path) -> None:
     assert first.predicates == (readers_roles.Predicate(1, ("B-ARG0", "B-V", "B-ARG1", "I-ARG1"), "see", "see.01"),)
     assert (second.predicates, second.line) == ((), 2)
     assert third.predicates[0].tags is None
-    readers_roles.write_roles(tmp_path / "out", [first, second, third])
+    readers.write_json_lines(tmp_path / "out", map(readers_roles.as_record, [first, second, third]))
     assert read_roles(tmp_path / "out") == [first, second, third]
     assert [read.id for read in read_roles(file('{"id": null, "tokens": ["Oh"]}\n{"id": 0, "tokens": ["Oh"]}'))] == [
         "",
@@ -397,7 +401,7 @@ def test_conll2012_is_read(file) -> None:
     assert document.speakers == (("Host",) * 4, ("Guest",) * 3)
 
 
-@pytest.mark.parametrize("writer", [readers_coref.write_conll2012, readers_coref.write_coref_json])
+@pytest.mark.parametrize("writer", [readers_coref.write_conll2012, write_coref_json])
 def test_coreference_is_read_back(file, tmp_path: Path, writer) -> None:
     (document,) = readers_coref.read_coref(file(COLUMNS))
     writer(tmp_path / "out", [document, document])
@@ -480,7 +484,7 @@ def test_a_document_has_one_genre_in_both_formats(tmp_path: Path) -> None:
     names = {"GUM_bio_byron": "bio", "bc/cctv/00/cctv_0000_3": "bc", "GUM_alone": "", "fable": "", "a_b_c": ""}
     text, speakers = (("Ann", "left"),), (("-", "-"),)
     documents = [readers_coref.Document(name, text, (), speakers) for name in names]
-    for file, write in (("d.jsonl", readers_coref.write_coref_json), ("d.conll", readers_coref.write_conll2012)):
+    for file, write in (("d.jsonl", write_coref_json), ("d.conll", readers_coref.write_conll2012)):
         write(tmp_path / file, documents)
         assert {each.name: each.genre for each in readers_coref.read_coref(tmp_path / file)} == names
 
