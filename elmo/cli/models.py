@@ -18,7 +18,7 @@ from elmo.cli.arguments import (
     print_json,
     take_output,
 )
-from elmo.errors import InputError, in_one_line
+from elmo.errors import InputError, did_you_mean, in_one_line
 from elmo.terminal import Counter, print_settings, print_table
 
 
@@ -216,7 +216,9 @@ def models_verb(arguments: argparse.Namespace) -> None:
     ]
     found = [row for row in rows if _has(row, arguments.words)]
     if not found:
-        raise InputError(f"no model matches {' '.join(arguments.words)!r}; elmo models lists all")
+        words = " ".join(arguments.words)
+        known = {str(word).lower() for row in rows for word in (row["name"], row["language"])}
+        raise InputError(f"no model matches {words!r}; elmo models lists all{did_you_mean(words, known)}")
     if arguments.json:
         print_json(found, indent=2)
         return

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from elmo.errors import did_you_mean
+from elmo.terminal import escape_controls
 
 CHOICE = re.compile(r"^(.*invalid choice: '([^']*)') \(choose from (.*)\)$")
 GROUPS = ("text to vectors", "similar uses", "a language model", "models", "in the browser, and for other programs")
@@ -26,9 +27,12 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if (found := CHOICE.match(message)) is not None:
             choices = re.findall(r"[^\s,']+", found[3])
-            meant = did_you_mean(found[2], choices)
+            meant = did_you_mean(found[2], choices) or did_you_mean(found[2], self.options())
             message = found[1] + (meant or f"; one of {', '.join(choices)} is expected")
-        super().error(message)
+        elif "; " not in message:
+            message += f"; {self.prog} --help lists the options"
+        said = escape_controls(" ".join(message.split()))
+        self.exit(2, f"{self.prog.partition(' ')[0]}: error: {said}\n")
 
     def format_help(self) -> str:
         verbs = next((action for action in self._actions if isinstance(action, argparse._SubParsersAction)), None)
@@ -68,5 +72,7 @@ def meant_option(parser: Parser, unknown: str, following: str | None, settings: 
         for setting in settings:
             if name in (setting, setting.rpartition(".")[2]):
                 return f"; a setting is written without dashes: {setting}={value}"
+    if not unknown.startswith("-") and "--text" in parser.options():
+        return f"; a text to read is given as --text {unknown}"
     meant = did_you_mean(unknown.partition("=")[0], parser.options())
     return meant or f"; {parser.prog} --help lists the options"

@@ -5,6 +5,7 @@ UTF-16 and UTF-32, with a mark or without, and bytes that are not UTF-8 raise er
 
 import bz2
 import codecs
+import errno
 import gzip
 import lzma
 import zipfile
@@ -56,6 +57,9 @@ def open_bytes(path: Path) -> Any:
     """
     suffix = path.suffix.lower()
     if not path.is_file():  # a pipe cannot be opened twice
+        if " " in path.name and not path.exists():
+            hint = "No such file; if this is the text itself, write it to a file"
+            raise FileNotFoundError(errno.ENOENT, hint, str(path))
         return path.open("rb")
     with path.open("rb") as file:
         begin = file.read(len(BZIP2))

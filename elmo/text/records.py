@@ -21,6 +21,7 @@ Kind = Literal["text", "conllu", "fasta"]
 FASTA = (".fasta", ".fa", ".faa", ".fas", ".fsa", ".mpfa", ".pep")
 SUFFIXES: dict[str, Kind] = {".conllu": "conllu", **dict.fromkeys(FASTA, "fasta")}
 UNTOLD = (".conll", ".conllx")
+TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 CONLLU_ID = re.compile(r"\d{1,9}([-.]\d{1,9})?")
 CONLL_WIDTHS = (8, 10, 14)  # columns of CoNLL-X, CoNLL-U and CoNLL-2009
 BLANK = " \t\n\r\f\v\0\x1a\u00a0\u200b\u200e\u200f\ufeff"
@@ -83,6 +84,7 @@ def as_records(sentences: "Iterable[Sequence[str] | TextRecord]") -> Iterator[Te
 def kind_of(path: str | Path) -> Kind:
     """Returns the kind of input by the file's name. Raises InputError if the name is ambiguous."""
     suffix = suffix_of(path)
+    _check_table(path, suffix)
     if suffix in UNTOLD:
         raise InputError(
             f"{path}: {suffix} files have different formats; give --kind conllu or --kind text, or, without such"
@@ -94,8 +96,18 @@ def kind_of(path: str | Path) -> Kind:
 def check_text(path: str | Path, remedy: str = "write its sentences to a text file") -> None:
     """Raises InputError, with the remedy, for a file whose name says that its lines are not text."""
     suffix = suffix_of(path)
+    _check_table(path, suffix)
     if suffix in SUFFIXES or suffix in UNTOLD:
         raise InputError(f"{path}: the lines of {suffix} files are not text; {remedy}, or rename it to .txt")
+
+
+def _check_table(path: str | Path, suffix: str) -> None:
+    """Raises InputError for a table, whose heads, numbers and marks would be read as words."""
+    if suffix in TABLES:
+        raise InputError(
+            f"{path}: a {suffix} file is a table, not text; write its texts to a text file, one on each line (Python:"
+            " elmo.load().embed(pandas.read_csv(file)['text'])), or rename it to .txt if its lines are text"
+        )
 
 
 def suffix_of(path: str | Path) -> str:

@@ -84,9 +84,37 @@ def test_help_does_not_import_torch():
 
 def test_version_and_unknown_verb():
     assert run("--version").stdout.startswith("elmo-torch 0.")
-    done = run("dance")
-    assert done.returncode == 2
-    assert "dance" in done.stderr
+    refusal(run("dance"), "'dance'", "embed, ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("emebd text.txt", "'emebd'; mean embed?"),
+        ("help embed", "'help'; mean --help?"),
+        ("version", "'version'; mean --version?"),
+        ("embed", "FILE; elmo embed --help"),
+        ("embed a.txt b.hdf5 --pool average", "--pool; 'average'; mean, max, sum"),
+        ("embed a.txt b.hdf5 --lines --pretokenized", "--lines; --pretokenized; elmo embed --help"),
+        ("embed a.txt b.hdf5 --layres top", "--layres; mean --layers?"),
+        ("neighbors play text.txt", "text.txt; --text text.txt"),
+        ("neighbors play --layer top", "--layer; 'top'; elmo neighbors --help"),
+        ("probe sense", "'sense'; mean senses?"),
+        ("models norwgian", "'norwgian'; mean norwegian?"),
+    ],
+)
+def test_a_wrong_command_is_one_line_with_what_was_meant(arguments, words):
+    refusal(run(*arguments.split()), *words.split("; "))
+
+
+@pytest.mark.parametrize("command", ["embed {} v.hdf5", "score {}", "neighbors play --text {}", "perplexity {}"])
+def test_a_table_or_a_text_in_the_place_of_a_file_is_refused(tmp_path, command):
+    table = tmp_path / "my.csv"
+    table.write_text("id,text\n1,The oak grows.\n", encoding="utf-8")
+    refusal(run(*command.format(table).split()), table, "is a table", "read_csv", ".txt")
+    if not command.startswith("perplexity"):  # which reads patterns
+        given = [each if each != "{}" else "The oak grows." for each in command.split()]
+        refusal(run(*given), "The oak grows.", "write it to a file")
 
 
 @pytest.mark.parametrize("size", [9999999999999, 2**62, 2**61 - 1])
