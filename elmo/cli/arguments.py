@@ -13,7 +13,7 @@ from typing import Any
 
 from elmo.cli.parser import Parser
 from elmo.config import without_nonfinite
-from elmo.errors import InputError
+from elmo.errors import InputError, check_whole
 from elmo.terminal import escape_controls
 
 DEMO_TEXT = Path(__file__).parent.parent / "assets" / "demo.txt"
@@ -131,6 +131,16 @@ def is_first_process() -> bool:
 def add_jobs(parser: argparse.ArgumentParser) -> None:
     """Adds --jobs, for verbs that run a queue."""
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs in parallel; they share the cores")
+
+
+def check_processes(flag: str, value: int) -> None:
+    """Raises InputError for more processes or threads than a machine bears, as by a slip of the hand."""
+    from elmo.machine import usable_cores
+
+    most = max(64, 4 * usable_cores())
+    check_whole(flag, value)
+    if value > most:
+        raise InputError(f"{flag} is {value}; at most {most} are started on this machine: give fewer")
 
 
 def run_in(jobs: int, arguments: Sequence[str] = ("--jobs", "1"), first_prints: bool = False) -> None:

@@ -15,6 +15,7 @@ from elmo.cli.arguments import (
     add_quiet,
     add_verb,
     add_weights,
+    check_processes,
     take_output,
     tokenizer_of,
 )
@@ -247,6 +248,8 @@ def _engine(arguments: argparse.Namespace) -> Any:
     for flag, value in (("--workers", arguments.workers), ("--threads", arguments.threads)):
         if value is not None:
             check_whole(flag, value)
+    if arguments.threads is not None:
+        check_processes("--threads", arguments.threads)
     if arguments.engine == "ray":
         from elmo.integrations import ray
 
@@ -298,6 +301,7 @@ def types_verb(arguments: argparse.Namespace) -> None:
     take_output(arguments, most=1)
     (arguments.input,), output = arguments.input, Path(arguments.output)
     check_output(output, arguments.overwrite, inputs=(arguments.input, *formats.files_of(arguments.model)))
+    check_whole("--min-count", arguments.min_count)
     embedder = Embedder.load(arguments.model, device=arguments.device)
     kind = arguments.kind or kind_of(arguments.input)
     tokenizer = tokenizer_of(embedder.text, arguments) if kind == "text" else None

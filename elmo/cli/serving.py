@@ -8,8 +8,8 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
-from elmo.cli.arguments import LAYERS_HELP, add_model, add_verb, run_in
-from elmo.errors import InputError, check_whole
+from elmo.cli.arguments import LAYERS_HELP, add_model, add_verb, check_processes, run_in
+from elmo.errors import InputError
 
 KEY = "ELMO_API_KEY"
 MOST_KEY = 10_000
@@ -119,7 +119,7 @@ def serve_verb(arguments: argparse.Namespace) -> None:
         raise InputError(
             f"--host {arguments.host} is reachable from other machines; set {KEY}, or give --api-key-file or --no-auth"
         )
-    check_whole("--workers", arguments.workers)
+    check_processes("--workers", arguments.workers)
     limits = {name: getattr(arguments, name) for name in LIMITS}
     config = ServeConfig(
         arguments.model,

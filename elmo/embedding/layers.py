@@ -5,7 +5,6 @@
 - a mix with one weight per layer: "mix=0.2,0.3,0.5", or a list of numbers of which at least one is a float
 """
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +18,8 @@ from elmo.errors import InputError, did_you_mean, shown
 Layers = str | int | Sequence[int] | Sequence[float]
 Selection = Callable[[Float[Tensor, "N B T D"]], Tensor]
 MIX = "mix="
+LARGEST_WEIGHT = 1e30
+"""The largest weight of a mix; with one near the limit of 32 bits, vectors would be infinite."""
 NAMES = ("all", "average", "sum", "top", "concat")
 CHOICES = (
     "'all', 'average', 'sum', 'top', 'concat', a number from 0 to {last}, a list of such numbers, or a mix: 'mix=' and"
@@ -80,8 +81,8 @@ def layer_selector(layers: Layers, n_layers: int) -> Selection:
         return lambda every: every[chosen]
     weights = _weights(layers)
     if weights is not None and len(weights) == n_layers:
-        if not all(map(math.isfinite, weights)):
-            raise InputError(f"layers is {shown(layers)}; finite weights are expected")
+        if not all(abs(weight) <= LARGEST_WEIGHT for weight in weights):
+            raise InputError(f"layers is {shown(layers)}; finite weights, up to {LARGEST_WEIGHT:.0e}, are expected")
         return lambda every: _mixed(every, weights)
     choices = CHOICES.format(last=n_layers - 1, n=n_layers)
     meant = did_you_mean(layers, NAMES) if isinstance(layers, str) else ""

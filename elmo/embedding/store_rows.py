@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo.errors import InputError
+from elmo.errors import Failure, InputError
 from elmo.text.characters import is_utf8
 
 NUMBERS_AT_ONCE = 1 << 22
@@ -14,11 +14,16 @@ NUMBERS_AT_ONCE = 1 << 22
 
 
 def as_stored(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Converts numbers to the type of a file. Raises InputError if a number is outside its range."""
+    """Converts numbers to the type of a file.
+
+    Raises InputError if a number is outside its range, and Failure if a number is not finite.
+    """
     with np.errstate(over="ignore"):
         stored = numbers.astype(dtype, order="C", copy=False)
-    if stored.dtype != numbers.dtype and not np.isfinite(stored).all():
-        raise InputError(f"a vector has values outside the range of {dtype}; store float32")
+    if not np.isfinite(stored).all():
+        if np.isfinite(numbers).all():
+            raise InputError(f"a vector has values outside the range of {dtype}; store float32")
+        raise Failure("a vector has values that are not finite; check the model (elmo info --check) and the layers")
     return stored
 
 

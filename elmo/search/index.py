@@ -220,7 +220,7 @@ class Index:
         where = tables.is_word(query.sentence[query.index]) if same_word else None
         with self._errors():
             candidates = self._occurrences.count_rows(where)
-        limit, exact = k + SPARE, exact or candidates <= tables.EXACT_MOST
+        limit, exact = min(k, self.record.tokens) + SPARE, exact or candidates <= tables.EXACT_MOST
         while True:
             rows = self._search(query, self.layer(layer), limit, where, exact)
             found = [

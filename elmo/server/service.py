@@ -42,6 +42,8 @@ Cut = Literal["Left", "Right", "left", "right"]
 """The side on which a long text is cut off."""
 STEP = 0.01
 """The seconds of tokenizing after which other requests have their turn."""
+LARGEST_LIMIT = 1_000_000_000
+"""The largest limit of a server that the command line takes, in seconds, sentences or tokens."""
 BATCH_TOKENS = 1024
 """The most tokens of a batch: larger ones are hardly faster on a CPU, and other requests wait for them."""
 
@@ -336,9 +338,14 @@ def _step(steps: Iterator[None]) -> bool:
 
 
 def with_limits(config: ServeConfig, **limits: Any) -> ServeConfig:
-    """Replaces limits of the configuration; None keeps a limit. Raises InputError if a limit is not positive."""
+    """Replaces limits of the configuration; None keeps a limit.
+
+    Raises InputError if a limit is not above 0, or is beyond `LARGEST_LIMIT`, as infinity is.
+    """
     given = {name: value for name, value in limits.items() if value is not None}
     for name, value in given.items():
-        if isinstance(value, int | float) and value <= 0:
-            raise InputError(f"--{name.replace('_', '-')} is {value}; a number above 0 is expected")
+        if isinstance(value, int | float) and not 0 < value <= LARGEST_LIMIT:
+            raise InputError(
+                f"--{name.replace('_', '-')} is {value}; a number above 0, up to {LARGEST_LIMIT:,}, is expected"
+            )
     return replace(config, **given)

@@ -16,6 +16,7 @@ from elmo.cli.arguments import (
     add_model,
     add_quiet,
     add_verb,
+    check_processes,
     print_json,
     run_in,
 )
@@ -142,6 +143,7 @@ def probe_verb(name: str, arguments: argparse.Namespace) -> None:
         show(arguments, made)
         return
     figure = _figure(name, arguments, made)
+    check_processes("--jobs", getattr(arguments, "jobs", 1))
     if getattr(arguments, "jobs", 1) > 1:
         run_in(arguments.jobs)
     folder, resume = _output(probe, arguments, made), getattr(arguments, "resume", False)

@@ -14,6 +14,7 @@ from elmo.cli.arguments import (
     add_quiet,
     add_strict,
     add_verb,
+    check_processes,
     print_json,
     run_in,
     take_output,
@@ -373,6 +374,7 @@ def compare_verb(arguments: argparse.Namespace) -> None:
 
     path = config.find_recipe(arguments.queue, RECIPES / "tasks")
     queue = read_queue(path)
+    check_processes("--jobs", arguments.jobs)
     if arguments.jobs > 1 and not arguments.table:
         run_in(arguments.jobs)
     inputs = {"vectors": arguments.vectors, "model": arguments.model}
