@@ -1,7 +1,7 @@
 """The command line, and programs that import elmo, in processes of their own, as a user runs them.
 
-Importing torch and lightning takes seconds, so most runs are forked from one process that has done it (the fork server
-of multiprocessing) and do what `python -m elmo` does from there on. `run_fresh` starts the interpreter itself.
+Importing torch, lightning and spaCy takes seconds, so most runs are forked from one process that has done it (the fork
+server of multiprocessing) and do what `python -m elmo` does from there on. `run_fresh` starts the interpreter itself.
 """
 
 import multiprocessing
@@ -14,8 +14,10 @@ import tempfile
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
+# LanceDB itself starts a thread when it is imported, which a fork would lose; pandas and others are what it imports.
 PRELOADED = [
     *("elmo.pretraining.train", "elmo.embedding.job", "tensorboard.summary.writer.record_writer", "h5py"),
+    *("spacy.lang.en", "pysbd", "pandas", "pyarrow.parquet", "lance_namespace"),
     *("elmo_lab.cli.cove", "elmo_lab.cli.probes", "elmo_lab.cli.report", "elmo_lab.cli.tasks"),
 ]
 TIMEOUT = 300
