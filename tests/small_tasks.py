@@ -1,17 +1,22 @@
 """A file of eight examples for every task, a network that learns them by heart in seconds, and a small run."""
 
+import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
+from unittest import mock
 
+import pytest
 import torch
 from tiny import CONFIG, tiny_model, write_tiny
 
 from elmo import config as configs
 from elmo.embedding.embedder import Embedder
 from elmo.text.batching import to_batch
+from elmo.training import epochs
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks import train, vectors
 from elmo_lab.tasks.inputs import CharactersConfig, Collator, InputConfig, Inputs
@@ -237,3 +242,21 @@ def network(name: str, examples: Sequence[Any], **inputs: Any) -> tuple[Task, Ta
     model = task.network(config, read, task.labels_of(examples))
     layers_of = None if settings.elmo == "none" else Embedder(bilm, device="cpu").embed
     return task, cast(TaskModel, model), Collator(settings, words.words, layers_of, to_batch)
+
+
+@contextmanager
+def killed_after(steps: int) -> Iterator[None]:
+    """Training by epochs in this block ends after so many steps, as if its process were killed."""
+
+    class Killed(Exception):
+        pass
+
+    seed, done = epochs.seed_step, itertools.count()
+
+    def seed_or_die(*arguments: int) -> None:
+        if next(done) == steps:
+            raise Killed
+        seed(*arguments)
+
+    with mock.patch.object(epochs, "seed_step", seed_or_die), pytest.raises(Killed):
+        yield

@@ -2,7 +2,8 @@
 
 import threading
 import time
-from concurrent.futures import CancelledError
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 
 import numpy as np
@@ -136,30 +137,29 @@ def test_a_request_waits_for_others_no_longer_than_its_deadline():
     assert [len(sentences) for sentences, _ in model.batches] == [1, 2]
 
 
-def test_a_full_queue_refuses_and_a_larger_request_is_let_in_alone():
+@contextmanager
+def full(room: int) -> Iterator[tuple[Model, Batcher, Future]]:
+    """A batcher that waits for its model, with room for ten tokens and a request of this many in it."""
     model = Model()
     model.go.clear()
     with running(model, queue_tokens=10, wait=0.0) as batcher:
         submit(batcher, [["a"]], TOP)
         while batcher.waiting:
             pass
-        large = submit(batcher, [["a"] * 50], TOP)
+        waiting = submit(batcher, [["a"] * room], TOP)
         with pytest.raises(QueueFull):
             submit(batcher, [["a"]], TOP)
+        yield model, batcher, waiting
+
+
+def test_a_full_queue_refuses_and_a_larger_request_is_let_in_alone():
+    with full(50) as (model, _, large):
         model.go.set()
         assert len(large.result(5)) == 1
 
 
 def test_who_has_gone_leaves_room_for_others():
-    model = Model()
-    model.go.clear()
-    with running(model, queue_tokens=10, wait=0.0) as batcher:
-        submit(batcher, [["a"]], TOP)
-        while batcher.waiting:
-            pass
-        gone = submit(batcher, [["a"] * 8], TOP)
-        with pytest.raises(QueueFull):
-            submit(batcher, [["b"]], TOP)
+    with full(8) as (model, batcher, gone):
         gone.cancel()
         there = submit(batcher, [["b"]], TOP)
         model.go.set()

@@ -13,6 +13,7 @@ import torch
 from command import run
 from refusals import refused
 from safetensors.torch import load_file
+from small_tasks import killed_after
 from torch import Tensor
 
 import elmo
@@ -25,7 +26,6 @@ from elmo.model.translator import DecoderConfig, Translator
 from elmo.pretraining.perplexity import perplexity_of
 from elmo.text.batching import to_batch
 from elmo.text.vocabulary import SPECIAL, Vocabulary
-from elmo.training import epochs
 from elmo.training.loop import seed_step
 from elmo_lab.tasks import translation
 from elmo_lab.tasks.translation import CoveConfig
@@ -131,27 +131,13 @@ def test_toy_language_is_learned_and_the_encoder_opens(tmp_path: Path) -> None:
     torch.testing.assert_close(torch.from_numpy(vectors), layers.detach(), atol=1e-5, rtol=1e-4)
 
 
-class Killed(Exception):
-    pass
-
-
 @pytest.mark.parametrize("step", [2, 9])
-def test_a_run_that_was_cut_gives_the_same_weights(tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_was_cut_gives_the_same_weights(tmp_path: Path, step: int) -> None:
     whole = toy(tmp_path)
     cut = dataclasses.replace(whole, output=str(tmp_path / "cut"))
     translation.train_cove(whole, quiet=True)
-    real, calls = epochs.seed_step, []
-
-    def dying(*arguments: int) -> None:
-        if len(calls) == step:
-            raise Killed
-        calls.append(1)
-        real(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(epochs, "seed_step", dying)
-        with pytest.raises(Killed):
-            translation.train_cove(cut, quiet=True)
+    with killed_after(step):
+        translation.train_cove(cut, quiet=True)
     with pytest.raises(InputError, match="add --resume"):
         translation.train_cove(cut, quiet=True)
     with refused("seed was 1", "2"):
