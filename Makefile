@@ -10,7 +10,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export OMP_NUM_THREADS ?= 2
 
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal --durations=10
-INTEGRATIONS := tests/integrations tests/model/test_torch_programs.py tests/ops/test_interpreted.py tests/bench/test_gpu_script.py $(addprefix tests/repository/test_,extras.py readme.py wheel.py)
+INTEGRATIONS := tests/integrations $(addprefix tests/server/test_,page.py page_examples.py) tests/model/test_torch_programs.py tests/ops/test_interpreted.py \
+  tests/bench/test_gpu_script.py $(addprefix tests/repository/test_,extras.py readme.py wheel.py)
 
 .PHONY: setup demo serve test test-lab test-integrations test-engines test-processes test-transformers test-lightning test-originals test-cpus test-emulated test-systems test-pythons lint types docs commands models model-wheels picture results release format clean
 
@@ -51,9 +52,9 @@ test: lint types
 test-lab: $(SETUP)
 	$(PYTEST) tests/lab
 
-# Other libraries, which take longer to import and compile than most tests to run; Triton's kernels and the script that
-# measures a GPU, interpreted; and what
-# starts interpreters: the examples of the documentation, the extras one by one, and the wheel in environments of its own.
+# Other libraries, which take longer to import and compile than most tests to run; the page in a browser; Triton's kernels
+# and the script that measures a GPU, both interpreted; and tests that start interpreters: the examples of the
+# documentation, the extras one by one, and the wheel in environments of its own.
 test-integrations: $(SETUP)
 	$(PYTEST) $(INTEGRATIONS)
 

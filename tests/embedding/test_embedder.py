@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from command import run_program
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refused
 
@@ -199,6 +199,7 @@ def test_warm_is_the_state_after_the_neutral_text_for_every_sentence(bilm):
     np.testing.assert_array_equal(vectors[1][0], embedder.embed([["on", "the", "mat"]])[0][0])  # layer 0 has no state
 
 
+@settings(max_examples=10)
 @given(sentences=SENTENCES, batch_tokens=st.sampled_from([1, 20, 60, 4096]))
 def test_echo_is_the_sentence_read_on_after_itself(bilm, sentences, batch_tokens):
     """Each direction by the model itself, over one sentence in which the given one stands twice."""
@@ -332,9 +333,9 @@ def test_a_text_that_was_not_split_gets_a_warning(bilm):
 
 
 def test_an_embedder_is_made_in_each_process(bilm):
-    with refused("load the model in each process", error=TypeError):
+    with refused("each process", error=TypeError):
         pickle.dumps(Embedder(bilm))
-    with pytest.raises(TypeError, match="load the model in each process"):
+    with refused("each process", error=TypeError):
         pickle.dumps(Embedder(bilm).bilm)
 
 

@@ -2,15 +2,13 @@
 
 import json
 import shutil
-import subprocess
-import sys
 import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from command import run
+from command import run, run_program
 from fine_tuning import leave_out_known, packaged, with_fine_tuned, written
 from places import DATA
 from small_corpus import write_corpus
@@ -361,9 +359,10 @@ def test_every_row_of_the_queue_has_both_places():
 
 
 OPENED = """
-import collections, sys
+import collections, os, sys
 from pathlib import Path
-folder, commands, opened = sys.argv[1], sys.argv[2].split(";"), collections.Counter()
+os.chdir(place)
+opened = collections.Counter()
 def count(event, arguments):
     if event == "open" and str(arguments[0]).startswith(folder):
         opened[Path(str(arguments[0])).name] += 1
@@ -383,7 +382,7 @@ def test_a_command_opens_a_model_once(base, tmp_path):
     """The headers once and the weights once; before, the configuration is read to recognize the format."""
     train = f"train --train {base / 'other.txt'} --init-from {base / 'run'} --output run {' '.join(SHORT)} --quiet"
     commands = f"{train};embed {base / 'other.txt'} vectors --engine local --model {base / 'run'} --lines --quiet"
-    arguments = [sys.executable, "-c", OPENED, str(base / "run" / "model"), commands]
-    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False)
+    values = {"place": str(tmp_path), "folder": str(base / "run" / "model"), "commands": commands.split(";")}
+    done = run_program(f"globals().update({values!r}){OPENED}")
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stdout.splitlines() if line.startswith("opened")] == ["opened 2 2 6", "opened 1 1 3"]

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refused
 from small_results import BILM, MACHINE, plant, plant_probe, write
 
-from elmo.errors import InputError
+from elmo_lab import figures
 from elmo_lab.probes.weights import MeanWeightRow
 from elmo_lab.report import markdown
 from elmo_lab.report.arms import MeanScore
@@ -24,12 +25,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "runs"
 
 
-def test_the_page_is_that_of_the_tables() -> None:
+def test_the_page_is_that_of_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The figures are drawn, but not turned into files, which are not compared."""
+    monkeypatch.setattr(figures, "svg", lambda figure, transparent: b"")
     text, drawn = markdown.render(page.document(), "results-figures")
     assert text == page.PAGE.read_text(encoding="utf-8"), "make results writes docs/results.md"
     assert len(text.splitlines()) <= 300
-    figures = page.PAGE.with_name("results-figures")
-    assert set(drawn) == {path.name for path in figures.iterdir()} == set(re.findall(r"results-figures/([^)]+)", text))
+    folder = page.PAGE.with_name("results-figures")
+    assert set(drawn) == {path.name for path in folder.iterdir()} == set(re.findall(r"results-figures/([^)]+)", text))
 
 
 def test_every_table_is_sorted_and_named_in_the_readme() -> None:
@@ -71,7 +74,7 @@ def test_a_line_is_replaced_by_that_of_its_id(folder: Path) -> None:
         {"state": "echo"},
         [{"layer": 1, "accuracy": 0.75}],
     )
-    with pytest.raises(InputError, match="no finished run"):
+    with refused("finished"):
         tables.add("small/senses", folder.parent / "tables")
 
 
