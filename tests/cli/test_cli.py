@@ -434,9 +434,8 @@ def test_settings_and_flags_may_be_mixed_but_nothing_else():
     assert (bare["train"], bare["output"]) == (["TRAIN"], "OUTPUT"), "only their names"
     for wrong in ("--sheed=3", "seed"):
         done = run("train", "--train", "a.txt", "streams=4", "--output", "r", wrong)
-        assert done.returncode == 2
-        assert f"unrecognized arguments: {wrong}" in done.stderr
-    assert "unrecognized" in run("info", "a", "b=c").stderr
+        assert (done.returncode, wrong in done.stderr) == (2, True)
+    assert "b=c" in run("info", "a", "b=c").stderr
 
 
 # A full disk (in elmo.embedding and elmo.formats: test_embedding_full_disk.py)

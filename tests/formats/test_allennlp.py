@@ -12,7 +12,6 @@ from bilm_files import write_zip
 from refusals import refused
 
 from elmo import formats
-from elmo.errors import InputError
 from elmo.formats import Model, allennlp, bilm_layout
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
@@ -237,6 +236,6 @@ def test_allennlp_missing_partner_is_named(tmp_path):
 def test_allennlp_foreign_row_0_is_refused(tmp_path):
     model = random_model(CONFIGS["usual"])
     model.weights["token_encoder.embedding"][0] = 1
-    with pytest.raises(InputError, match="padding has a vector"):
+    with refused("padding"):
         allennlp.save(model, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []

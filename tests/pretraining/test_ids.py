@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
 
-from elmo.errors import InputError
 from elmo.pretraining import ids as module
 from elmo.pretraining.ids import Ids, keep_ids, kept_ids, make_ids
 from elmo.text import corpus
@@ -114,7 +113,7 @@ def test_several_processes_make_the_same(tmp_path, monkeypatch):
     assert 500 <= len(beginning.tokens) < 1000
     assert beginning.tokens.tolist() == expected.tokens[: len(beginning.tokens)].tolist()
     paths[1].write_bytes(paths[1].read_bytes() + b"\xe4\n")
-    with pytest.raises(InputError, match="is not UTF-8"):
+    with refused("UTF-8"):
         make_ids(paths, WHITESPACE)
 
 

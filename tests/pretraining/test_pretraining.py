@@ -399,7 +399,7 @@ def test_a_training_text_is_no_heldout_text(tmp_path, folder):
     given = ("--train", folder / "*.txt", "--heldout", tmp_path / "copy.txt", *TINY, "--quiet")
     done = run("train", *given, "--output", tmp_path / "run")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert f"the same as {folder / 'heldout.txt'}" in done.stderr
+    assert str(folder / "heldout.txt") in done.stderr
     assert not (tmp_path / "run").exists()
 
 
