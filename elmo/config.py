@@ -12,6 +12,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, time
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -74,8 +75,10 @@ def from_dict(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
     for key in values:
         if key not in known:
             names = [where + name for name in known]
-            inner = next((name for name in _names(kind, where) if name.rpartition(".")[2] == str(key)), None)
-            meant = f"; did you mean {inner}?" if inner else did_you_mean(key, known, 0.75, where)
+            inner = {name.rpartition(".")[2]: name for name in reversed([*_names(kind, where)])}
+            meant = f"; did you mean {inner[key]}?" if key in inner else did_you_mean(key, known, 0.75, where)
+            if not meant and (close := get_close_matches(str(key).lower(), inner, 1, 0.75)):
+                meant = f"; did you mean {inner[close[0]]}?"
             raise ConfigError(f"unknown key {where + str(key)!r}{meant or '; known keys: ' + ', '.join(names)}")
     for name, field in known.items():
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
@@ -86,12 +89,11 @@ def from_dict(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
 
 
 def _names(kind: Any, where: str) -> Iterator[str]:
-    """Yields the full names of the settings of a dataclass and of the dataclasses in its fields."""
+    """Yields the full names of the fields of a dataclass and of the dataclasses in its fields."""
     for name, hint in typing.get_type_hints(kind).items():
         inner = next((part for part in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(part)), None)
-        if inner is None:
-            yield where + name
-        else:
+        yield where + name
+        if inner is not None:
             yield from _names(inner, f"{where}{name}.")
 
 

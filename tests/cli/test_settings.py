@@ -76,6 +76,9 @@ def test_a_wrong_option_is_told_what_was_meant(arguments, meant):
     [
         ({"model": {"lstm": {"dimm": 3}}}, "did you mean model.lstm.dim?"),
         ({"lr": 3}, "did you mean optim.lr?"),
+        ({"warmup_step": 3}, "did you mean optim.warmup_steps?"),
+        ({"lstm": {"dim": 3}}, "did you mean model.lstm?"),
+        ({"model": {"dim": 3}}, "did you mean model.lstm.dim?"),
         ({"optim": {"zzz": 3}}, "optim.lr, optim.betas"),
     ],
 )
