@@ -282,7 +282,7 @@ class Embedder:
         alone = self._independent
         read = {"reset": alone, "echo": alone, "carry": self._in_order, "warm": self._warmed}[self.state]
         if not are_texts:
-            return map(shape, read(check_sentences(rows), select))
+            return map(shape, read(check_sentences(rows, sentences), select))
         texts = split_texts(rows, sentences, self._tokenizer)
         return embed_texts(texts, lambda tokens: read(tokens, select), shape, pool is not None)
 

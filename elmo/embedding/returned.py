@@ -10,8 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from elmo.embedding.pooling import Pool, unit_vectors
-from elmo.embedding.texts import TextVectors, row_labels
+from elmo.embedding.texts import TextVectors
 from elmo.errors import InputError, shown
+from elmo.text.given import row_labels
 
 Returned = Literal["numpy", "torch", "pandas"]
 

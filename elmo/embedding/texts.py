@@ -12,7 +12,7 @@ import numpy as np
 
 from elmo.embedding.pooling import Shaping
 from elmo.errors import InputError, check_whole, did_you_mean, shown
-from elmo.text.given import TEXTS, check_outer, check_sentence, no_text
+from elmo.text.given import TEXTS, check_outer, check_sentence, no_text, place_of
 from elmo.text.records import Span, text_records
 from elmo.text.tokenizer import Tokenizer
 
@@ -169,7 +169,7 @@ def told_apart(given: Any) -> tuple[bool, Iterator[Any]]:
     rows = iter(given)
     for first in rows:
         if isinstance(first, bytes | bytearray) or not isinstance(first, str | SplitText | Iterable):
-            raise no_text(first, _place(0, given), ONE_KIND)
+            raise no_text(first, place_of("text", 0, given), ONE_KIND)
         return isinstance(first, str | SplitText), chain([first], rows)
     return False, rows
 
@@ -182,12 +182,7 @@ def split_texts(rows: Iterable[Any], given: Any, tokenizer: Callable[[], Tokeniz
         elif isinstance(text, str):
             yield SplitText.of(text, tokenizer())
         else:
-            raise no_text(text, _place(number, given), ONE_KIND)
-
-
-def row_labels(given: Any) -> Any:
-    """Returns the index of a pandas column; None for anything else."""
-    return given.index if hasattr(given, "iloc") else None
+            raise no_text(text, place_of("text", number, given), ONE_KIND)
 
 
 def texts_and_tokens(given: Any) -> list[Text]:
@@ -202,16 +197,10 @@ def texts_and_tokens(given: Any) -> list[Text]:
         if isinstance(text, str):
             found.append(text)
         elif isinstance(text, Iterable) and not isinstance(text, bytes | bytearray):
-            found.append(check_sentence(text, row))
+            found.append(check_sentence(text, row, given))
         else:
-            raise no_text(text, _place(row, given), "a string or a list of tokens is expected")
+            raise no_text(text, place_of("text", row, given), "a string or a list of tokens is expected")
     return found
-
-
-def _place(number: int, given: Any) -> str:
-    """The name of a text for errors, with its row in a column of pandas."""
-    labels = row_labels(given)
-    return f"text {number}" if labels is None else f"text {number} (row {str(labels[number])!r} of the column)"
 
 
 def _warn_of_tokens(given: Any) -> None:

@@ -28,14 +28,16 @@ def token_lists(sentences: Any) -> list[list[str]]:
     return list(check_sentences(sentences))
 
 
-def check_sentences(sentences: Any) -> Iterator[list[str]]:
+def check_sentences(sentences: Any, given: Any = None) -> Iterator[list[str]]:
     """Yields the sentences as lists, one at a time. Warns of the first text that was not split.
 
-    Raises the errors of `check_outer` and of `check_sentence`.
+    Raises the errors of `check_outer` and of `check_sentence`. `given` is what the caller got, if that is another
+    object; its rows are named.
     """
+    given = sentences if given is None else given
     is_told = False
     for number, sentence in enumerate(check_outer(sentences, SENTENCES)):
-        tokens = check_sentence(sentence, number)
+        tokens = check_sentence(sentence, number, given)
         if not is_told and len(tokens) == 1 and " " in tokens[0].strip():
             is_told = True
             warnings.warn(
@@ -64,27 +66,39 @@ def check_outer(given: Any, expected: str) -> Any:
     return given
 
 
-def check_sentence(sentence: Any, number: int) -> list[str]:
-    """Returns the tokens of sentence `number` as a list.
+def check_sentence(sentence: Any, number: int, given: Any = None) -> list[str]:
+    """Returns the tokens of sentence `number` of `given` as a list.
 
     Raises InputError for a string, whose letters would be read as tokens, for tokens that are not strings, for a set,
     whose order changes from process to process, and for anything that is no sentence, such as None.
     """
+    where = place_of("sentence", number, given)
     if isinstance(sentence, str):
-        raise InputError(f"sentence {number} is the string {shown(sentence)}; a list of tokens is expected: {SPLIT}")
+        raise InputError(f"{where} is the string {shown(sentence)}; a list of tokens is expected: {SPLIT}")
     if isinstance(sentence, Set | Mapping):
-        raise InputError(f"sentence {number} is a {type(sentence).__name__}, which has no order; a list is expected")
+        raise InputError(f"{where} is a {type(sentence).__name__}, which has no order; a list is expected")
     if is_missing(sentence):
-        raise InputError(f"sentence {number} is missing ({sentence}); leave it out, or give [] instead")
+        raise InputError(f"{where} is missing ({sentence}); leave it out, or give [] instead")
     if isinstance(sentence, bytes | bytearray) or not isinstance(sentence, Iterable):
-        raise InputError(f"sentence {number} is {shown(sentence)}; a list of tokens is expected{_how(sentence)}")
+        raise InputError(f"{where} is {shown(sentence)}; a list of tokens is expected{_how(sentence)}")
     tokens = list(sentence)
     for token in tokens:
         if not isinstance(token, str):
             is_list = isinstance(token, list | tuple)
             how = "; give its parts as tokens" if is_list else _how(token) or "; use str(token)"
-            raise InputError(f"sentence {number} has the token {shown(token)}; tokens are strings{how}")
+            raise InputError(f"{where} has the token {shown(token)}; tokens are strings{how}")
     return tokens
+
+
+def row_labels(given: Any) -> Any:
+    """Returns the index of a pandas column; None for anything else."""
+    return given.index if hasattr(given, "iloc") else None
+
+
+def place_of(kind: str, number: int, given: Any) -> str:
+    """The name of a text or sentence for errors, with its row in a column of pandas."""
+    labels = row_labels(given)
+    return f"{kind} {number}" if labels is None else f"{kind} {number} (row {str(labels[number])!r} of the column)"
 
 
 def is_missing(value: Any) -> bool:

@@ -98,6 +98,8 @@ def test_a_word_has_its_vector(embedder):
         (["a", 3], "text 1"),
         (pd.Series(["a", "b", float("nan")], index=["x", "y", "z"]), "row 'z'"),
         (pd.Series(["a", pd.NA], dtype="string", index=[4, 8]), "row '8'"),
+        (pd.Series([["a"], None], index=["x", "y"]), "row 'y'"),
+        (pd.Series([["a"], ["b", 3]], index=[4, 8]), "row '8'"),
         ([["a"], None], "sentence 1"),
         (pd.DataFrame({"text": ["a"]}), "frame['text']"),
         (7, "7 is given"),
