@@ -62,13 +62,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("before", type=Path)
     parser.add_argument("after", type=Path)
-    parser.add_argument("--model", type=Path, help="a native folder (default: before's english-small)")
+    parser.add_argument("--model", type=Path, help="a native folder (default: the english-small of before)")
     arguments = parser.parse_args()
     before, after = arguments.before.resolve(), arguments.after.resolve()
     different = 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        for case in cases(arguments.model or before / "elmo" / "assets" / "english-small", before, folder):
+        for case in cases(arguments.model or before / "models" / "english-small", before, folder):
             numbers = [run(case, checkout, folder) for checkout in (before, after)]
             seen = differences(*numbers)
             different += bool(seen)

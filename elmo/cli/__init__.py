@@ -41,7 +41,7 @@ LACKS = (
 )
 """Parts of the errors that torch and NumPy raise for sizes that memory or a 64-bit number cannot hold."""
 VERBS = "elmo.verbs"
-"""The group of entry points by which other packages add verbs; each names a module with `add_verbs`."""
+"""The group of entry points by which other packages add verbs; each names a module with `GROUP` and `add_verbs`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -164,9 +164,17 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"elmo-torch {elmo.__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     for part in (texts, pretraining, embedding, models, neighbors, looking, serving, completion):
-        part.add_verbs(verbs)
+        _add(verbs, part)
     from importlib.metadata import entry_points
 
     for point in sorted(entry_points(group=VERBS), key=lambda point: point.name):
-        point.load().add_verbs(verbs)
+        _add(verbs, point.load())
     return parser
+
+
+def _add(verbs: Any, part: Any) -> None:
+    """Adds the verbs of a module. Its `GROUP` is their heading in `elmo --help`."""
+    known = set(verbs.choices)
+    part.add_verbs(verbs)
+    for name in verbs.choices.keys() - known:
+        verbs.choices[name].group = getattr(part, "GROUP", "of other packages")

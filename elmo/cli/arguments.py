@@ -22,16 +22,14 @@ BILM_HELP = "the biLM (default: english-base)"
 LAYERS_HELP = "all, concat, average, sum, top, layers such as 1 or 0,2, or a mix such as mix=0.2,0.3,0.5"
 
 
-def add_verb(
-    verbs: Any, name: str, run: Callable[..., None] | None, text: str, example: str = "", group: str = ""
-) -> Parser:
+def add_verb(verbs: Any, name: str, run: Callable[..., None] | None, text: str, example: str = "") -> Parser:
     """Adds a verb and the function that runs it; `run` is None for a verb with subcommands.
 
-    `example` is a command line, and `group` is the verb's job in `elmo --help`.
+    `example` is a command line.
     """
     parser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     parser.set_defaults(parser=parser)
-    parser.example, parser.group = example, group
+    parser.example = example
     if run is not None:
         parser.set_defaults(run=run)
     return parser

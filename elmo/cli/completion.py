@@ -6,6 +6,8 @@ from typing import Any
 from elmo.cli.arguments import add_verb
 from elmo.errors import InputError, pip_line
 
+GROUP = "in the browser, and for other programs"
+
 PUBLISHED = "pull"
 """The verb whose arguments are names of published models."""
 
@@ -18,7 +20,6 @@ def add_verbs(verbs: Any) -> None:
         completion_verb,
         "print a script that completes commands in your shell",
         "elmo completion bash > ~/.elmo-completion",
-        "in the browser, and for other programs",
     )
     completion.add_argument("shell", choices=["bash", "zsh"], help="your shell")
 

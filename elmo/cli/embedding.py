@@ -22,6 +22,8 @@ from elmo.cli.arguments import (
 from elmo.errors import InputError, check_whole
 from elmo.terminal import Counter
 
+GROUP = "text to vectors"
+
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
@@ -37,7 +39,6 @@ def _add_embed(verbs: Any) -> None:
         embed_verb,
         "write the vectors of a text, sentence by sentence, or of a corpus",
         "elmo embed text.txt vectors.hdf5 --layers average",
-        "text to vectors",
     )
     add_input(embed)
     add_output(embed, "a .hdf5, .npz, .parquet or .safetensors file; with --engine, a folder")
@@ -96,7 +97,6 @@ def _add_allennlp(verbs: Any) -> None:
         allennlp_verb,
         "embed with the flags and the output layout of `allennlp elmo`",
         "elmo allennlp sentences.txt vectors.hdf5 --all",
-        "text to vectors",
     )
     allennlp.add_argument("input", help="text, one sentence per line, tokens separated by whitespace")
     allennlp.add_argument("output", help="the HDF5 file to write")
@@ -129,7 +129,6 @@ def _add_types(verbs: Any) -> None:
         types_verb,
         "write one vector per distinct word, the mean of its occurrences",
         "elmo types text.txt words.txt",
-        "text to vectors",
     )
     add_input(types)
     add_output(types, "a text file in word2vec's format")

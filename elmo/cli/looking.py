@@ -10,6 +10,8 @@ from elmo.cli.arguments import DEMO_TEXT, MODEL_HELP, add_model, add_splitting, 
 from elmo.cli.neighbors import print_neighbors
 from elmo.terminal import print_table
 
+GROUP = "models"
+
 DEMO_QUERIES = 4
 SENSES = DEMO_TEXT.with_name("senses.tsv")
 
@@ -22,7 +24,6 @@ def add_verbs(verbs: Any) -> None:
         bench_verb,
         "measure a model's speed on this machine, next to the machine's limit",
         "elmo bench run/model",
-        "models",
     )
     bench.add_argument("model", nargs="?", default="default", help=MODEL_HELP)
     bench.add_argument("--text", default=str(DEMO_TEXT), help="the text to embed (default: the demo's text)")
@@ -33,7 +34,7 @@ def add_verbs(verbs: Any) -> None:
     bench.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 ... (default: cpu)")
     bench.add_argument("--json", action="store_true", help="print JSON")
 
-    demo = add_verb(verbs, "demo", demo_verb, "show a model at work on a small text", "elmo demo", "models")
+    demo = add_verb(verbs, "demo", demo_verb, "show a model at work on a small text", "elmo demo")
     demo.add_argument("--output", metavar="FILE", help="also write the vectors (.hdf5, .npz, .parquet or .safetensors)")
     demo.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     add_model(demo)

@@ -21,6 +21,8 @@ from elmo.cli.arguments import (
 from elmo.errors import InputError, did_you_mean, in_one_line
 from elmo.terminal import Counter, print_settings, print_table
 
+GROUP = "models"
+
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
@@ -32,9 +34,7 @@ def add_verbs(verbs: Any) -> None:
 
 
 def _add_info(verbs: Any) -> None:
-    info = add_verb(
-        verbs, "info", info_verb, "describe a model from its headers alone", "elmo info run/model", "models"
-    )
+    info = add_verb(verbs, "info", info_verb, "describe a model from its headers alone", "elmo info run/model")
     info.add_argument("model", nargs="?", default="default", help=MODEL_HELP)
     add_weights(info)
     info.add_argument(
@@ -47,12 +47,7 @@ def _add_info(verbs: Any) -> None:
 
 def _add_convert(verbs: Any) -> None:
     convert = add_verb(
-        verbs,
-        "convert",
-        convert_verb,
-        "write a model in another format",
-        "elmo convert options_folder/ native_folder/",
-        "models",
+        verbs, "convert", convert_verb, "write a model in another format", "elmo convert options_folder/ native_folder/"
     )
     convert.add_argument("input", nargs="+", metavar="MODEL", help="a model's folder, file or name; last, the output")
     add_output(convert, "the folder to write")
@@ -74,12 +69,7 @@ def _add_convert(verbs: Any) -> None:
 
 def _add_models(verbs: Any) -> None:
     models = add_verb(
-        verbs,
-        "models",
-        models_verb,
-        "list the packaged, installed and published models",
-        "elmo models norwegian",
-        "models",
+        verbs, "models", models_verb, "list the packaged, installed and published models", "elmo models norwegian"
     )
     models.add_argument("words", nargs="*", metavar="WORD", help="list only models whose row has all of these words")
     models.add_argument("--json", action="store_true", help="print JSON, with addresses, licences and their sources")
@@ -92,7 +82,6 @@ def _add_pull(verbs: Any) -> None:
         pull_verb,
         "download a published model to the cache, or resume the download",
         "elmo pull original",
-        "models",
     )
     pull.add_argument(
         "names", nargs="+", metavar="NAME", help="a name from elmo models, or user/name on the Hugging Face Hub"
@@ -107,7 +96,6 @@ def _add_push(verbs: Any) -> None:
         push_verb,
         "upload a model to the Hugging Face Hub, with a card from its own record",
         "elmo push run/ user/name --dry-run",
-        "models",
     )
     push.add_argument("model", help="a model's folder, file or name")
     push.add_argument("repository", metavar="USER/NAME", help="created if it does not exist")

@@ -21,6 +21,8 @@ from elmo.cli.arguments import (
 from elmo.errors import InputError, check_whole, did_you_mean
 from elmo.terminal import Counter
 
+GROUP = "similar uses"
+
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
@@ -35,7 +37,6 @@ def _add_neighbors(verbs: Any) -> None:
         neighbors_verb,
         "find similar uses of a word, at a layer",
         "elmo neighbors play --text text.txt",
-        "similar uses",
     )
     neighbors.add_argument("word", help="a word, or a sentence that contains --word")
     neighbors.add_argument("--word", dest="query", metavar="WORD", help="the word of the sentence to look up")
@@ -80,7 +81,6 @@ def _add_index(verbs: Any) -> None:
         index_verb,
         "store the vectors of a text on disk, for elmo neighbors --index",
         "elmo index 'corpus/*.txt' --output index/",
-        "similar uses",
     )
     index.add_argument(
         "input",

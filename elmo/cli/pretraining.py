@@ -28,6 +28,8 @@ from elmo.cli.settings import (
 from elmo.errors import InputError
 from elmo.terminal import Counter, print_table
 
+GROUP = "a language model"
+
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
@@ -42,7 +44,6 @@ def _add_train(verbs: Any) -> None:
         train_verb,
         "pretrain a biLM on plain text, from raw files to a model",
         "elmo train --train 'corpus/*.txt' --heldout held.txt --output run/ epochs=3",
-        "a language model",
     )
     add_settings(train, lambda: ("elmo.pretraining.settings", "TrainConfig"), example="optim.lr=1e-3")
     train.add_argument("--train", action="append", metavar="TEXT", help="text files or a pattern; may be repeated")
@@ -67,7 +68,6 @@ def _add_questions(verbs: Any) -> None:
         perplexity_verb,
         "measure full-softmax perplexity, in both directions",
         "elmo perplexity text.txt --model run/model",
-        "a language model",
     )
     perplexity.add_argument("text", nargs="+", help="text files or patterns")
     add_model(perplexity)
@@ -79,12 +79,7 @@ def _add_questions(verbs: Any) -> None:
     add_quiet(perplexity)
 
     score = add_verb(
-        verbs,
-        "score",
-        score_verb,
-        "print each token's log-probability, forward and backward",
-        "elmo score text.txt",
-        "a language model",
+        verbs, "score", score_verb, "print each token's log-probability, forward and backward", "elmo score text.txt"
     )
     score.add_argument("text", help="text (.txt, .gz, .xz), or - for standard input")
     add_model(score)
@@ -98,7 +93,6 @@ def _add_questions(verbs: Any) -> None:
         substitutes_verb,
         "list the most probable words at a position",
         'elmo substitutes "She wrote a play." --word play',
-        "a language model",
     )
     substitutes.add_argument("sentence", help="a sentence, or a text")
     substitutes.add_argument("--word", metavar="WORD", help="word to replace: its first occurrence")

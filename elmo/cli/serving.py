@@ -11,6 +11,8 @@ from typing import Any
 from elmo.cli.arguments import LAYERS_HELP, add_model, add_verb, check_processes, run_in
 from elmo.errors import InputError
 
+GROUP = "in the browser, and for other programs"
+
 KEY = "ELMO_API_KEY"
 MOST_KEY = 10_000
 """The most bytes of a file with a key."""
@@ -34,14 +36,7 @@ def add_verbs(verbs: Any) -> None:
 
 
 def _add_serve(verbs: Any) -> None:
-    serve = add_verb(
-        verbs,
-        "serve",
-        serve_verb,
-        "serve a model's vectors over HTTP",
-        "elmo serve --port 8080",
-        "in the browser, and for other programs",
-    )
+    serve = add_verb(verbs, "serve", serve_verb, "serve a model's vectors over HTTP", "elmo serve --port 8080")
     add_served(serve)
     serve.add_argument(
         "--host", default="127.0.0.1", help="address to listen on; all but loopback need a key (default: 127.0.0.1)"
@@ -86,14 +81,7 @@ def _add_serve(verbs: Any) -> None:
 
 
 def _add_explore(verbs: Any) -> None:
-    explore = add_verb(
-        verbs,
-        "explore",
-        explore_verb,
-        "explore a model's layers in the browser",
-        "elmo explore",
-        "in the browser, and for other programs",
-    )
+    explore = add_verb(verbs, "explore", explore_verb, "explore a model's layers in the browser", "elmo explore")
     add_served(explore)
     explore.add_argument("--no-browser", action="store_true", help="only print the address")
 

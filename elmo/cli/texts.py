@@ -7,6 +7,8 @@ from typing import Any
 from elmo.cli.arguments import add_output, add_quiet, add_strict, add_verb, print_json, take_output
 from elmo.terminal import Counter, print_table
 
+GROUP = "a language model"
+
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verb of this file."""
@@ -16,7 +18,6 @@ def add_verbs(verbs: Any) -> None:
         text_verb,
         "make a clean text to train on, and one held out, of a folder of files",
         "elmo text texts/ clean/ --language la",
-        "a language model",
     )
     text.add_argument("input", nargs="+", metavar="FOLDER", help="text files (.txt, .gz, .xz, .bz2); last, the output")
     add_output(text, "a new folder: train.txt, heldout.txt, report.json")

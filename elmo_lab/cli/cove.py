@@ -15,6 +15,8 @@ from elmo.cli.settings import (
 )
 from elmo.errors import InputError
 
+GROUP = "the paper's tasks, and what layers know"
+
 NEEDED = ("source", "target", "heldout_source", "heldout_target", "output")
 
 
@@ -26,7 +28,6 @@ def add_verbs(verbs: Any) -> None:
         cove_verb,
         "train a translation model, and keep its encoder for its vectors (CoVe)",
         "elmo cove --source en.txt --target de.txt --output run/",
-        "the paper's tasks, and what layers know",
     )
     add_settings(cove, lambda: ("elmo_lab.tasks.translation", "CoveConfig"), "a TOML file", "encoder.dim=600")
     cove.add_argument("--source", metavar="TEXT", help="text (.txt, .gz, .xz) in the language that gets vectors")

@@ -34,6 +34,8 @@ from elmo.terminal import Counter, print_line, print_table
 from elmo_lab import RECIPES
 from elmo_lab.plugins import entry_points_of
 
+GROUP = "the paper's tasks, and what layers know"
+
 HELP = {
     "senses": ("measure each layer's nearest-neighbour accuracy on word senses", ""),
     "wsd": ("disambiguate word senses by the nearest sense average", "--data DATA --output wsd/"),
@@ -59,14 +61,7 @@ FLAGS = ("output", "data", "model", "vectors", "state", "runs")
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
-    probe = add_verb(
-        verbs,
-        "probe",
-        None,
-        "measure what each layer knows",
-        "elmo probe senses",
-        "the paper's tasks, and what layers know",
-    )
+    probe = add_verb(verbs, "probe", None, "measure what each layer knows", "elmo probe senses")
     probes = probe.add_subparsers(title="probes", metavar="PROBE", required=True)
     for name, point in entry_points_of("elmo.probes").items():
         text, example = HELP.get(name, (f"the probe {point.value}", ""))

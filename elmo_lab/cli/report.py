@@ -6,6 +6,8 @@ from typing import Any
 
 from elmo.cli.arguments import add_verb
 
+GROUP = "the paper's tasks, and what layers know"
+
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verb of this file."""
@@ -15,7 +17,6 @@ def add_verbs(verbs: Any) -> None:
         report_verb,
         "write all results in folders as one HTML page or Markdown file",
         "elmo report runs/ --output report.html",
-        "the paper's tasks, and what layers know",
     )
     report.add_argument(
         "folders", nargs="+", metavar="RUN", help="folders that commands wrote, or files of their --json output"

@@ -34,6 +34,8 @@ from elmo.terminal import Counter, print_line, print_table
 from elmo_lab import RECIPES
 from elmo_lab.plugins import entry_points_of
 
+GROUP = "the paper's tasks, and what layers know"
+
 SETTINGS = ("elmo_lab.tasks.train", "TaskConfig")
 NETWORKS = "a trained network (run/seed-1; several form an ensemble)"
 
@@ -46,7 +48,6 @@ def add_verbs(verbs: Any) -> None:
         None,
         "train and use the task models of the paper, with and without ELMo",
         "elmo task train ner --train a.txt --dev b.txt --output run/ elmo=input",
-        "the paper's tasks, and what layers know",
     )
     tasks = task.add_subparsers(title="actions", metavar="ACTION", required=True)
     add_verb(tasks, "list", list_verb, "list the tasks, their files and their scores", "elmo task list")
