@@ -110,9 +110,11 @@ def _with_default(field: dataclasses.Field[Any], value: Any) -> Any:
 def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
     """Reads a file that is kept in memory as a whole.
 
-    Raises InputError for a pipe or a device, which may never end, and for a file of more than `most` bytes.
+    Raises InputError for a folder, a pipe or a device, which may never end, and a file of more than `most` bytes.
     """
-    if path.exists() and not path.is_file() and not path.is_dir():
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; name a file")
+    if path.exists() and not path.is_file():
         raise InputError(f"{path}: is not a regular file; copy what it gives into one")
     with path.open("rb") as file:
         content = file.read(most + 1)

@@ -58,11 +58,17 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     # Processes that train together hit the same errors, except a machine's own; only the first reports them.
     is_one_of_several = parsed.run is pretraining.train_verb and not is_first_process()
     try:
+        _check_current_folder()
         parsed.run(parsed)
+        sys.stdout.flush()
     except (InputError, OSError) as error:
-        if is_broken_pipe(error):  # the reader is done; keep Python silent when it closes stdout
+        is_full = _is_output_full(error)
+        if is_full or is_broken_pipe(error):  # keep Python silent when it closes stdout
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if is_broken_pipe(error):  # the reader is done
             sys.exit(141)
+        if is_full:
+            error = InputError("standard output: the disk is full; free some space, or send the output elsewhere")
         _fail(error, 2, is_one_of_several and not isinstance(error, OSError))
     except KeyboardInterrupt as error:
         _fail(str(error) or "interrupted", 130, is_one_of_several)
@@ -75,6 +81,27 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             raise
         _fail(lack, 1, silently=False)
     sys.exit(0)
+
+
+def _check_current_folder() -> None:
+    """Raises InputError if the current folder is removed, which libraries end the program for without a word."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise InputError("the current folder no longer exists; change to another: cd FOLDER") from error
+
+
+def _is_output_full(error: Exception) -> bool:
+    """Whether an error, which names no file, is that of standard output on a full disk: it takes no line end then."""
+    from elmo.disk.files import DISK_FULL
+
+    if not isinstance(error, OSError) or error.errno not in DISK_FULL or error.filename is not None:
+        return False
+    try:
+        print(flush=True)
+    except OSError:
+        return True
+    return False
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from elmo import config as configs
 from elmo.disk.run import read_settings
-from elmo.errors import InputError
+from elmo.errors import InputError, path_of
 from elmo.formats import Description, describe, native
 from elmo.model.config import BiLMConfig, CharCnnConfig, LstmConfig
 from elmo.pretraining import initial
@@ -123,6 +123,9 @@ def check_numbers(config: TrainConfig) -> None:
             f"model.char_cnn.n_characters is {characters.n_characters}; at least {PADDING + 1} are needed for bytes"
             " and the marks of word and sentence boundaries"
         )
+    for name in ("output", "vocab", "ids", "init_from"):
+        if getattr(config, name) is not None:
+            path_of(name, getattr(config, name))
     configs.check_range(config, ("max_words", "evaluate_words"), 1)
     configs.check_range(config, ("vocab_size",), 1 + len(SPECIAL))
     configs.check_range(config, ("seed",), 0, configs.SEEDS)
@@ -137,7 +140,8 @@ def check_numbers(config: TrainConfig) -> None:
     numbers = ("clip_norm", "lr", "weight_decay", "initial_accumulator", "vector_decay", "table_decay")
     configs.check_range(optim, numbers, 0, where="optim.")
     configs.check_range(optim, ("betas",), 0, 1, "optim.")
-    shares = {"objective.dropout": objective.dropout, "objective.reset_probability": objective.reset_probability}
+    configs.check_range(objective, ("dropout",), 0, 1, "objective.")
+    shares = {"objective.reset_probability": objective.reset_probability}
     for name, number in (shares | {"optim.decay": optim.decay, "optim.lowest": optim.lowest}).items():
         if not 0 <= number <= 1:
             raise InputError(f"{name} is {number}; a number from 0 to 1 is expected")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 
-from elmo.errors import InputError
+from elmo.errors import InputError, path_of
 from elmo.text.irregular import IrregularPlaces
 from elmo.text.opening import COMPRESSED, MARK, not_utf8, open_text
 from elmo.text.tokenizer import Tokenizer
@@ -33,7 +33,7 @@ def expand_patterns(patterns: Iterable[str | Path]) -> list[Path]:
     """Returns the files that match the names and glob patterns, sorted, each once."""
     paths: set[Path] = set()
     for pattern in patterns:
-        name = str(pattern)
+        name = str(path_of("the text", pattern))
         found = [name] if Path(name).exists() else glob.glob(name, recursive=True)  # noqa: PTH207
         files = [Path(path) for path in found if not Path(path).is_dir()]
         if not files:

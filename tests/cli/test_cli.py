@@ -355,7 +355,7 @@ def test_senses(models, tmp_path):
         (("optim.name=sgd",), ("optim.name", "'sgd'", "'adamw', 'muon', 'adagrad'")),
         (("streams=0",), ("streams", "0", "at least 1")),
         (("loop.log_steps=0",), ("loop.log_steps", "0", "at least 1")),
-        (("objective.dropout=1.5",), ("objective.dropout", "1.5", "from 0 to 1")),
+        (("objective.dropout=1.5",), ("objective.dropout", "1.5", "less than 1")),
         (("model.lstm.dim=0",), ("dim", "0", "at least 1")),
         (("vocab_size=3",), ("3",)),
         (("accelerator=abacus",), ("accelerator", "'abacus'")),
@@ -479,6 +479,31 @@ def test_closed_streams_are_no_error(closed: str) -> None:
         ["sh", "-c", f"exec {sys.executable} -m elmo info {closed}"], capture_output=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("arguments", ["models --json", "models", "info --json"])
+def test_a_full_standard_output_is_one_line(arguments: str) -> None:
+    command = f"exec {sys.executable} -m elmo {arguments} > /dev/full"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    refusal(done, "standard output", "space")
+
+
+def test_a_current_folder_that_is_gone_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    command = f"cd {tmp_path}/gone && rmdir ../gone && exec {sys.executable} -m elmo embed text.txt vectors.npz"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    refusal(done, "current folder", "cd")
+
+
+def test_empty_names_of_files_are_refused(tmp_path: Path, monkeypatch) -> None:
+    """An empty name would be the current folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.txt").write_text("They play .\n")
+    for setting, word in (("vocab", "vocab"), ("ids", "ids"), ("init_from", "model")):
+        refusal(run("train", "--train", "text.txt", "--output", "run", f"{setting}="), word, "give another")
+    refusal(run("train", "--train", "", "--output", "run"), "text", "give another")
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
 def test_a_locale_without_letters_shows_escapes(tmp_path: Path) -> None:
