@@ -326,10 +326,10 @@ def test_a_run_that_another_process_begins_meanwhile_is_one(tmp_path: Path, monk
         ('arms = { none = [], ".." = [] }', "names; folders"),
         ("arms = { none = [], trial-2 = [] }", "seed-N; trial-N"),
         ('arms = { none = [], input = "x" }', "list"),
-        ("arms = { none = [], input = [] }\nseeds = []", "'small'"),
-        ("arms = { none = [], input = [] }\nseeds = [1, 1]", "'small'"),
-        ("arms = { none = [], input = [] }\ntuning = []", "settings; repeats"),
-        ('arms = { none = [], input = [] }\ntuning = [["a=1"], ["a=1"]]', "settings; repeats"),
+        ("arms = { none = [], input = [] }\nseeds = []", "small.seeds; repeats"),
+        ("arms = { none = [], input = [] }\nseeds = [1, 1]", "small.seeds; repeats"),
+        ("arms = { none = [], input = [] }\ntuning = []", "small.tuning; repeats"),
+        ('arms = { none = [], input = [] }\ntuning = [["a=1"], ["a=1"]]', "small.tuning; repeats"),
     ],
 )
 def test_queues_that_cannot_be(tmp_path: Path, change: str, said: str) -> None:
