@@ -114,17 +114,17 @@ def test_half_a_character_is_refused(service, path, body):
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("body", "word"),
     [
-        {"layers": [1e308, 1e308, 1e308]},
-        {"layers": [1e308, 1e308, 1e308], "pool": "mean"},
-        {"layers": [1e5, 1e5, 1e5], "pool": "sum", "dtype": "float16"},
+        ({"layers": [1e308, 1e308, 1e308]}, "finite weights"),
+        ({"layers": [1e308, 1e308, 1e308], "pool": "mean"}, "finite weights"),
+        ({"layers": [1e5, 1e5, 1e5], "pool": "sum", "dtype": "float16"}, "too large for float16"),
     ],
 )
-def test_vectors_that_their_type_cannot_hold_are_refused(service, body):
+def test_vectors_that_their_type_cannot_hold_are_refused(service, body, word):
     answer = post(service, "/vectors", {"sentences": ["She wrote a play ."]} | body)
     assert answer.status_code == 400
-    assert f"too large for {body.get('dtype', 'float32')}" in answer.json()["error"]
+    assert word in answer.json()["error"]
 
 
 def test_a_long_text_is_cut_where_that_is_asked_for(service, monkeypatch):
