@@ -1,7 +1,7 @@
 """Selects layers. A choice of layers is one of these:
 
 - "all", "average", "sum", "top" or "concat" (all layers of a token concatenated, layer 0 first)
-- the number of a layer (0 is the token layer), or a list of such numbers for several layers
+- the number of a layer (0 is the token layer, -1 the top), or a list of such numbers for several layers
 - a mix with one weight per layer: "mix=0.2,0.3,0.5", or a list of numbers of which at least one is a float
 """
 
@@ -22,8 +22,8 @@ LARGEST_WEIGHT = 1e30
 """The largest weight of a mix; with one near the limit of 32 bits, vectors would be infinite."""
 NAMES = ("all", "average", "sum", "top", "concat")
 CHOICES = (
-    "'all', 'average', 'sum', 'top', 'concat', a number from 0 to {last}, a list of such numbers, or a mix: 'mix=' and"
-    " {n} weights"
+    "'all', 'average', 'sum', 'top', 'concat', a number from 0 to {last} (-1 is the top), a list of such numbers, or a"
+    " mix: 'mix=' and {n} weights"
 )
 
 
@@ -74,9 +74,9 @@ def layer_selector(layers: Layers, n_layers: int) -> Selection:
         if layers in names:
             return names[layers]
     elif isinstance(layers, int | np.integer) and not isinstance(layers, bool):
-        if 0 <= layers < n_layers:
+        if -n_layers <= layers < n_layers:
             return lambda every: every[int(layers)]
-    elif _are_whole(layers) and all(0 <= layer < n_layers for layer in np.asarray(layers)):
+    elif _are_whole(layers) and all(-n_layers <= layer < n_layers for layer in np.asarray(layers)):
         chosen = np.asarray(layers).tolist()
         return lambda every: every[chosen]
     weights = _weights(layers)

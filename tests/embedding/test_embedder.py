@@ -258,11 +258,18 @@ def test_texts_and_tokens_in_one_call_are_refused(bilm, sentences, message):
 
 
 @pytest.mark.parametrize(
-    "layers", [3, -1, "bottom", [0.5, 0.5], True, [0, 3], [], [-1], [True, False, True], "mix=1,2", "mix=a,b,c"]
+    "layers", [3, -4, "bottom", [0.5, 0.5], True, [0, 3], [], [-4], [True, False, True], "mix=1,2", "mix=a,b,c"]
 )
 def test_layers_that_the_model_does_not_have_are_refused(bilm, layers):
     with refused("layers", "3 layers", "'mix='"):
         Embedder(bilm).embed_stream([["cat"]], layers)
+
+
+def test_negative_layers_count_from_the_top(bilm):
+    embedder = Embedder(bilm)
+    (every,) = embedder.embed([WORDS])
+    for layers, expected in ((-1, every[2]), (-3, every[0]), ([0, -1], every[[0, 2]])):
+        np.testing.assert_array_equal(embedder.embed([WORDS], layers)[0], expected)
 
 
 @pytest.mark.parametrize("options", [{"batch_tokens": 0}, {"batch_size": 0}])
