@@ -170,18 +170,30 @@ def _tasks() -> Iterator[Block]:
             rows.append((f"{TITLES.get(row, row)} ({model})", arm.name, *cells, f"{arm.minutes:.1f}"))
     head = ("task", "arm", "score", "mean", "std", "seeds", "difference", "error reduction", "minutes a seed")
     yield table(head, rows, groups=True)
-    model, tuned = _first("tuning")
-    cells = []
-    for row, title in TITLES.items():
-        pair = [tuned.get(f"{row}/{when}") for when in ("as-it-is", "fine-tuned")]
-        if None not in pair:
-            numbers = [each["perplexity"][state]["mean"] for state in ("carry", "reset") for each in pair if each]
-            cells.append((title, *(f"{number:.2f}" for number in numbers)))
     yield Text(
-        f"Fine-tuning of {model} on each task's sentences: its perplexity of held-out sentences, mean of both"
+        "Fine-tuning of the biLM on each task's sentences: its perplexity of held-out sentences, mean of both"
         " directions, state carried and reset at every sentence."
     )
+    cells = [(f"{TITLES[row]} ({model})", *_tuning(pair)) for row, (model, pair) in _tuned().items()]
     yield table(("task", "carried, as it is", "fine-tuned", "reset, as it is", "fine-tuned"), cells)
+
+
+def _tuned() -> dict[str, tuple[str, list[Run]]]:
+    """Returns the perplexities of every task before and after fine-tuning, with the first model that has them."""
+    found: dict[str, tuple[str, list[Run]]] = {}
+    for row in TITLES:
+        for model in MODELS:
+            runs = tables.read(f"{model}/tuning")
+            pair = [runs[key] for when in ("as-it-is", "fine-tuned") if (key := f"{row}/{when}") in runs]
+            if len(pair) == 2:
+                found.setdefault(row, (model, pair))
+    return found
+
+
+def _tuning(pair: list[Run]) -> Iterator[str]:
+    for state in ("carry", "reset"):
+        for run in pair:
+            yield f"{run['perplexity'][state]['mean']:.2f}"
 
 
 def _ablation_rows() -> list[dict[str, Any]]:

@@ -69,10 +69,8 @@ def _run(folder: Path) -> Run | None:
     """Makes the line of a folder; returns None if it is no run, or no seed is finished."""
     if (folder / record.RECORD).is_file():
         run = asdict(record.read(folder))
-    elif (folder / "probe.json").is_file():
-        run = _former_probe(folder)
     elif (folder / "config.json").is_file() and any(folder.glob("seed-*/result.json")):
-        run = _former_task(folder)
+        run = _unfinished_task(folder)
     else:
         return None
     rows, settings = run.pop("rows"), run.pop("settings")
@@ -92,16 +90,8 @@ def _run(folder: Path) -> Run | None:
     return without_folders(head | {"settings": settings} | run) | {"rows": rows}
 
 
-def _former_probe(folder: Path) -> Run:
-    """Reads the run of a probe in the format before 2026-11-28, which has `probe.json` and `rows.jsonl`."""
-    found = read_json(folder / "probe.json")
-    rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
-    run = {"kind": "probe", "name": found["probe"], "version": found["version"], "settings": found["config"]}
-    return run | {key: found[key] for key in ("bilm", "machine", "seconds")} | {"rows": rows}
-
-
-def _former_task(folder: Path) -> Run:
-    """Reads the run of a task without `record.json`, such as one that is not finished."""
+def _unfinished_task(folder: Path) -> Run:
+    """Reads the run of a task that is not finished, so it has no `record.json`."""
     files = sorted(folder.glob("seed-*/result.json"), key=lambda file: int(file.parent.name[5:]))
     settings, origin = read_json(folder / "config.json"), read_json(folder / "origin.json")
     run = {"kind": "task", "name": settings["task"], "version": origin["version"], "settings": settings}
