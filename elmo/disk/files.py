@@ -64,9 +64,14 @@ def check_output(
         raise FileNotFoundError(errno.ENOENT, "the output's folder does not exist; create it", str(path.parent))
 
 
+def real_path(path: str | Path) -> Path:
+    """Returns the absolute path without links. A loop of links stays; `Path.resolve` raises RuntimeError for it."""
+    return Path(os.path.realpath(path))
+
+
 def check_distinct(*outputs: str | Path | None) -> None:
     """Raises InputError if two outputs of a command are the same, or one lies in another; None is no output."""
-    places = [Path(each).resolve() for each in outputs if each is not None]
+    places = [real_path(each) for each in outputs if each is not None]
     for one, other in combinations(places, 2):
         if one == other or one in other.parents or other in one.parents:
             raise InputError(f"{other}: two outputs are named so, and one would be lost; name another for one of them")
@@ -81,7 +86,7 @@ def atomic_path(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) 
     full disk, the OSError names `path`.
     """
     check_output(path, overwrite, holds)
-    path = path.resolve()  # replace the target of a link, not the link
+    path = real_path(path)  # replace the target of a link, not the link
     remove_abandoned(_left_of(path))
     temporary = _temporary(path)
     try:
@@ -101,7 +106,7 @@ def atomic_path(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) 
 @contextmanager
 def run_file(path: Path) -> Iterator[BinaryIO]:
     """Yields a temporary file, which replaces the run's file `path` if the block succeeds. Errors say how to resume."""
-    path = path.resolve()
+    path = real_path(path)
     remove_abandoned(_left_of(path))
     temporary = _temporary(path)
     try:
@@ -152,7 +157,7 @@ class AppendedFile:
 def move_into_place(finished: Path, path: Path) -> None:
     """Moves a finished file or folder to its target, which it replaces."""
     _sync(finished)
-    _move(finished, path.resolve())
+    _move(finished, real_path(path))
 
 
 def remove_leftovers(path: Path) -> None:
@@ -160,7 +165,7 @@ def remove_leftovers(path: Path) -> None:
 
     Only the process that may write `path` now may call this.
     """
-    path = path.resolve()
+    path = real_path(path)
     for left in _left_of(path):
         if left.suffix == OLD and not path.exists():
             left.replace(path)
@@ -255,7 +260,7 @@ def _exchange(one: Path, other: Path) -> bool:
 def _overlap(one: Path, other: Path) -> bool:
     """Whether two paths are the same, or one lies in the other, also through links; False if one is missing."""
     try:
-        found = one.resolve(strict=True), other.resolve(strict=True)
+        found = [Path(os.path.realpath(path, strict=True)) for path in (one, other)]
         status = [path.stat() for path in found]
         return any(
             os.path.samestat(mine, folder.stat())

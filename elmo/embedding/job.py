@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from elmo.disk.files import atomic_path, check_distinct, check_output
+from elmo.disk.files import atomic_path, check_distinct, check_output, real_path
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import Layers
 from elmo.embedding.parts import embedded_in_parts, written_in_parts
@@ -71,7 +71,7 @@ def embed_file(
     leaves nothing behind except what `resume` keeps.
     """
     named_output = Path(output)
-    output = named_output.resolve() if resume else named_output  # a link's target is written in parts
+    output = real_path(named_output) if resume else named_output  # a link's target is written in parts
     _check_outputs(source, output, index, overwrite)
     lines, name = (FileLines(source), source) if isinstance(source, str | Path) else (source, "input")
     kind = kind or kind_of(name)

@@ -16,6 +16,7 @@ import torch
 
 from elmo import formats
 from elmo.config import read_regular
+from elmo.disk.files import real_path
 from elmo.errors import InputError, pip_line
 from elmo.formats import native
 from elmo.formats.examples import example
@@ -165,7 +166,7 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
         """
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
-        named = folder if folder.is_symlink() else folder.resolve()  # "." has no name
+        named = folder if folder.is_symlink() else real_path(folder)  # "." has no name
         repository = options.pop("repo_id", None) or named.name
         pushes = options.pop("push_to_hub", False)
         written = {name: options.pop(name) for name in ("config", "model_card_kwargs") if name in options}

@@ -4,6 +4,7 @@ import filecmp
 from collections import defaultdict
 from pathlib import Path
 
+from elmo.disk.files import real_path
 from elmo.disk.run import check_same, holds_run
 from elmo.errors import InputError
 from elmo.formats import Description, describe, native
@@ -46,11 +47,11 @@ def _check_heldout(paths: list[Path], trained: list[Path]) -> None:
 
     `file_lines` refuses other faults.
     """
-    known, sizes = {path.resolve() for path in trained}, defaultdict[int, list[Path]](list)
+    known, sizes = {real_path(path) for path in trained}, defaultdict[int, list[Path]](list)
     for path in trained:
         sizes[path.stat().st_size].append(path)
     for path in paths:
-        if path.resolve() in known:
+        if real_path(path) in known:
             raise InputError(f"{path}: is both training and held-out text; leave it out of one of them")
         same = next((other for other in sizes[path.stat().st_size] if filecmp.cmp(path, other, shallow=False)), None)
         if same is not None:

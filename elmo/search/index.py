@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from elmo import config as configs
-from elmo.disk.files import PARTIAL, check_output, is_unfinished, move_into_place, remove
+from elmo.disk.files import PARTIAL, check_output, is_unfinished, move_into_place, real_path, remove
 from elmo.disk.run import check_same, lock_folder
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.pooling import unit_vectors
@@ -87,7 +87,7 @@ def build_index(
     """
     tables.import_lancedb()  # if it is missing, this fails before a folder is made
     check_output(output, overwrite, FILES, record.texts)
-    output = output.resolve()  # an index behind a link is replaced, not the link
+    output = real_path(output)  # an index behind a link is replaced, not the link
     _check_name(output, "name another output")
     part = output.with_name(output.name + PART)
     with lock_folder(part, "is building this index", "name another output", is_moved=True):
@@ -141,9 +141,9 @@ class Index:
         """Opens the index in `folder`. Raises InputError if there is none, or if it is damaged."""
         folder = self.folder = path_of("the index", folder)
         self.record = read_record(folder)
-        _check_name(folder.resolve(), "rename it")
+        _check_name(real_path(folder), "rename it")
         with self._errors():
-            database = tables.import_lancedb().connect(str(folder.resolve()))  # a relative "a:b" would be an address
+            database = tables.import_lancedb().connect(str(real_path(folder)))  # a relative "a:b" would be an address
             self._occurrences = database.open_table(tables.OCCURRENCES)
             self._sentences = database.open_table(tables.SENTENCES)
             counts = (self._sentences.count_rows(), self._occurrences.count_rows())

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from elmo.config import SEEDS, check_range, without_nonfinite
-from elmo.disk.files import atomic_path, check_output
+from elmo.disk.files import atomic_path, check_output, real_path
 from elmo.errors import InputError, IrregularInput
 from elmo.text.clean_languages import Languages
 from elmo.text.clean_lines import paragraphs_of
@@ -95,7 +95,7 @@ def clean_folder(
     source, output = Path(source), Path(output)
     if not source.is_dir():
         raise InputError(f"{source}: is no folder; name the folder with the text files")
-    if output.resolve().is_relative_to(source.resolve()):
+    if real_path(output).is_relative_to(real_path(source)):
         raise InputError(f"{output}: is in the input ({source}), and would be read as text; name a folder elsewhere")
     check_output(output, overwrite, (TRAIN, HELDOUT, REPORT), [source])
     languages = None if config.language is None else Languages(config.language)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from elmo import config as configs
 from elmo import formats, machine
-from elmo.disk.files import write_run_file
+from elmo.disk.files import real_path, write_run_file
 from elmo.disk.run import check_same, holds_run, lock_folder, read_json, read_settings
 from elmo.errors import InputError
 from elmo.formats.download import sha256_of
@@ -173,7 +173,7 @@ def read_recipe(path: Path, task: str | None = None) -> dict[str, Any]:
     values = configs.load_toml(path)
     name = values.get("task", task)
     packaged = RECIPES / "tasks"
-    if path.parent.resolve() == packaged.resolve() or not (packaged / f"{name}.toml").is_file():
+    if real_path(path.parent) == real_path(packaged) or not (packaged / f"{name}.toml").is_file():
         return values
     defaults = configs.load_toml(packaged / f"{name}.toml")
     return configs.merge_tables({key: value for key, value in defaults.items() if key not in OF_DATA}, values)

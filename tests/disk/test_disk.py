@@ -128,6 +128,32 @@ def test_a_pipe_or_a_link_to_itself_is_no_output(tmp_path: Path) -> None:
     assert (tmp_path / "pipe.npz").is_fifo()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "embed text loop --engine local",
+        "embed text vectors.npz --rows loop",
+        "embed loop vectors.npz",
+        "index text loop --overwrite",
+        "text folder loop",
+        "train --train loop --heldout text --output run",
+        "neighbors a --text text --figure loop.svg --overwrite",
+    ],
+)
+def test_a_link_to_itself_is_one_line(tmp_path: Path, arguments: str) -> None:
+    for name in ("loop", "loop.svg"):
+        (tmp_path / name).symlink_to(name)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a.txt").write_text("a b a\n")
+    (tmp_path / "text").write_text("a b a\n")
+    verb, *others = arguments.split()
+    names = {"loop", "loop.svg", "text", "folder", "vectors.npz", "run"}
+    done = run(verb, *(tmp_path / other if other in names else other for other in others))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "loop" in done.stderr
+
+
 def killed(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 

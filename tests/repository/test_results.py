@@ -78,21 +78,13 @@ def test_a_line_is_replaced_by_that_of_its_id(folder: Path) -> None:
         tables.add("small/senses", folder.parent / "tables")
 
 
-def test_folders_of_before_the_records_give_the_same_lines(folder: Path) -> None:
-    """As the queues write them that run on an older commit."""
+def test_a_task_that_is_not_finished_gives_the_lines_of_its_seeds(folder: Path) -> None:
     plant(folder / "snli" / "both", "snli", 70.0, 60.0, settings=["inputs.elmo=both"])
     tables.add("new/tasks", folder)
     (folder / "snli" / "both" / "record.json").unlink()
     tables.add("old/tasks", folder)
     (new,), (old,) = (tables.read(f"{age}/tasks").values() for age in ("new", "old"))
     assert old == {key: value for key, value in new.items() if key not in ("argv", "versions", "seconds")}
-    rows = [{"layer": 1, "accuracy": 0.5}]
-    about = {"probe": "senses", "version": "1", "config": {"state": "echo"}, "bilm": BILM, "machine": MACHINE}
-    write(folder / "senses" / "probe.json", about | {"seconds": 2.0})
-    (folder / "senses" / "rows.jsonl").write_text(json.dumps(rows[0]) + "\n", encoding="utf-8")
-    tables.add("old/senses", folder / "senses")
-    (run,) = tables.read("old/senses").values()
-    assert (run["id"], run["name"], run["settings"], run["rows"]) == ("senses", "senses", {"state": "echo"}, rows)
 
 
 def test_of_an_arms_trials_the_best_on_dev_counts(folder: Path) -> None:
