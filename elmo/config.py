@@ -107,6 +107,12 @@ def _with_default(field: dataclasses.Field[Any], value: Any) -> Any:
     return merge_tables(to_dict(default), value) if is_config else value
 
 
+def check_regular(path: Path) -> None:
+    """Raises InputError for a pipe, a device or another thing that is no file, which may never end."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: is not a regular file; copy what it gives into one")
+
+
 def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
     """Reads a file that is kept in memory as a whole.
 
@@ -114,8 +120,7 @@ def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
     """
     if path.is_dir():
         raise InputError(f"{path}: is a folder; name a file")
-    if path.exists() and not path.is_file():
-        raise InputError(f"{path}: is not a regular file; copy what it gives into one")
+    check_regular(path)
     with path.open("rb") as file:
         content = file.read(most + 1)
     if len(content) > most:

@@ -244,9 +244,8 @@ def _follower(counter: Counter) -> Callable[[Any], None]:
 
 
 def _engine(arguments: argparse.Namespace) -> Any:
-    for flag, value in (("--workers", arguments.workers), ("--threads", arguments.threads)):
-        if value is not None:
-            check_whole(flag, value)
+    if arguments.workers is not None:
+        check_whole("--workers", arguments.workers)
     if arguments.threads is not None:
         check_processes("--threads", arguments.threads)
     if arguments.engine == "ray":

@@ -6,18 +6,21 @@ AllenNLP's layout differs from the published HDF5 files:
 - Gates are in the order i, f, g, o (elmo's is i, g, f, o), and the 1 of the forget gate is in the bias.
 - The two directions are separate modules.
 - Both projections always exist.
+
+ELMoForManyLangs has AllenNLP's highways and LSTMs, with other prefixes and without the 1 of the forget gate.
 """
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from elmo.errors import InputError
-from elmo.model.config import BiLMConfig, Shape
+from elmo.model.config import BiLMConfig, CharCnnConfig, LstmConfig, Shape
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 CHARACTERS = "_token_embedder._char_embedding_weights"
+HIGHWAYS, LSTM = "_token_embedder._highways._layers", "_elmo_lstm."
 BEGINNINGS = ("_token_embedder.", "_elmo_lstm.forward_layer_", "_elmo_lstm.backward_layer_")
 """Prefixes of the names in AllenNLP's `_ElmoBiLm`."""
 
@@ -29,20 +32,33 @@ def is_foreign(name: str) -> bool:
 
 def state_shapes(config: BiLMConfig) -> dict[str, Shape]:
     """Returns the shapes of all of AllenNLP's arrays for a biLM of this configuration."""
-    cnn, size, hidden = config.char_cnn, config.lstm.projection_dim, config.lstm.dim
+    cnn, size = config.char_cnn, config.lstm.projection_dim
     assert cnn is not None
-    n_filters = cnn.n_filters
     shapes: dict[str, Shape] = {CHARACTERS: (cnn.n_characters, cnn.embedding_dim)}
     for i, (width, count) in enumerate(cnn.filters):
         name = f"_token_embedder.char_conv_{i}"
         shapes |= {f"{name}.weight": (count, cnn.embedding_dim, width), f"{name}.bias": (count,)}
-    for k in range(cnn.n_highway):
-        name = f"_token_embedder._highways._layers.{k}"
-        shapes |= {f"{name}.weight": (2 * n_filters, n_filters), f"{name}.bias": (2 * n_filters,)}
+    shapes |= highway_shapes(cnn, HIGHWAYS)
     name = "_token_embedder._projection"
-    shapes |= {f"{name}.weight": (size, n_filters), f"{name}.bias": (size,)}
-    for layer in range(config.lstm.n_layers):
-        for name in _cells(layer):
+    shapes |= {f"{name}.weight": (size, cnn.n_filters), f"{name}.bias": (size,)}
+    return shapes | lstm_shapes(config.lstm, LSTM)
+
+
+def highway_shapes(cnn: CharCnnConfig, prefix: str) -> dict[str, Shape]:
+    """Returns the shapes of highway layers whose names are `prefix`, a dot and their number."""
+    size = cnn.n_filters
+    shapes: dict[str, Shape] = {}
+    for k in range(cnn.n_highway):
+        shapes |= {f"{prefix}.{k}.weight": (2 * size, size), f"{prefix}.{k}.bias": (2 * size,)}
+    return shapes
+
+
+def lstm_shapes(lstm: LstmConfig, prefix: str) -> dict[str, Shape]:
+    """Returns the shapes of the LSTMs of both directions, whose names begin with `prefix`."""
+    size, hidden = lstm.projection_dim, lstm.dim
+    shapes: dict[str, Shape] = {}
+    for layer in range(lstm.n_layers):
+        for name in _cells(layer, prefix):
             shapes |= {
                 f"{name}.input_linearity.weight": (4 * hidden, size),
                 f"{name}.state_linearity.weight": (4 * hidden, size),
@@ -54,8 +70,6 @@ def state_shapes(config: BiLMConfig) -> dict[str, Shape]:
 
 def to_weights(config: BiLMConfig, state: "Mapping[str, Tensor]", prefix: str = "") -> "dict[str, Tensor]":
     """The weights, with the names of `BiLM.state_dict`, of the biLM under `prefix` in `state`."""
-    import torch
-
     cnn = config.char_cnn
     assert cnn is not None
     own = {name: state[prefix + name].float() for name in state_shapes(config)}
@@ -64,24 +78,42 @@ def to_weights(config: BiLMConfig, state: "Mapping[str, Tensor]", prefix: str = 
     for i in range(len(cnn.filters)):
         for part in ("weight", "bias"):
             weights[f"token_encoder.convolutions.{i}.{part}"] = own[f"_token_embedder.char_conv_{i}.{part}"]
-    for k in range(cnn.n_highway):
-        for part in ("weight", "bias"):
-            transform, gate = own[f"_token_embedder._highways._layers.{k}.{part}"].chunk(2)
-            weights[f"token_encoder.highways.{k}.transform.{part}"] = transform
-            weights[f"token_encoder.highways.{k}.carry.{part}"] = -gate
     for part in ("weight", "bias"):
         weights[f"token_encoder.projection.{part}"] = own[f"_token_embedder._projection.{part}"]
+    weights |= {f"token_encoder.{name}": weight for name, weight in to_highways(cnn, own, HIGHWAYS).items()}
+    weights |= to_lstms(config.lstm, own, LSTM)
     for layer in range(config.lstm.n_layers):
-        for ours, theirs in (
+        weights[f"layers.{layer}.bias"][:, 2 * config.lstm.dim : 3 * config.lstm.dim] -= config.lstm.forget_bias
+    return {name: weight.detach().contiguous() for name, weight in weights.items()}
+
+
+def to_highways(cnn: CharCnnConfig, theirs: "Mapping[str, Tensor]", prefix: str) -> "dict[str, Tensor]":
+    """Returns the weights of elmo's highway layers, named from `highways` on."""
+    weights = {}
+    for k in range(cnn.n_highway):
+        for part in ("weight", "bias"):
+            transform, gate = theirs[f"{prefix}.{k}.{part}"].chunk(2)
+            weights[f"highways.{k}.transform.{part}"] = transform.clone()
+            weights[f"highways.{k}.carry.{part}"] = -gate
+    return weights
+
+
+def to_lstms(lstm: LstmConfig, theirs: "Mapping[str, Tensor]", prefix: str) -> "dict[str, Tensor]":
+    """Returns the weights of elmo's LSTMs, with the bias of the forget gate as it is in `theirs`."""
+    import torch
+
+    weights = {}
+    for layer in range(lstm.n_layers):
+        cells = _cells(layer, prefix)
+        for ours, name in (
             ("weight_input", "input_linearity.weight"),
             ("weight_state", "state_linearity.weight"),
             ("bias", "state_linearity.bias"),
         ):
-            weights[f"layers.{layer}.{ours}"] = torch.stack([_gates(own[f"{c}.{theirs}"]) for c in _cells(layer)])
-        weights[f"layers.{layer}.bias"][:, 2 * config.lstm.dim : 3 * config.lstm.dim] -= config.lstm.forget_bias
-        projections = [own[f"{cell}.state_projection.weight"] for cell in _cells(layer)]
+            weights[f"layers.{layer}.{ours}"] = torch.stack([_gates(theirs[f"{cell}.{name}"]) for cell in cells])
+        projections = [theirs[f"{cell}.state_projection.weight"] for cell in cells]
         weights[f"layers.{layer}.weight_projection"] = torch.stack(projections)
-    return {name: weight.detach().contiguous() for name, weight in weights.items()}
+    return weights
 
 
 def from_weights(config: BiLMConfig, weights: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
@@ -102,11 +134,11 @@ def from_weights(config: BiLMConfig, weights: "Mapping[str, Tensor]") -> "dict[s
         for k in range(cnn.n_highway):
             highway = f"{encoder}.highways.{k}"
             both = [weights[f"{highway}.transform.{part}"], -weights[f"{highway}.carry.{part}"]]
-            state[f"_token_embedder._highways._layers.{k}.{part}"] = torch.cat(both)
+            state[f"{HIGHWAYS}.{k}.{part}"] = torch.cat(both)
         state[f"_token_embedder._projection.{part}"] = weights[f"{encoder}.projection.{part}"].clone()
     for layer in range(config.lstm.n_layers):
         own = {name: weights[f"layers.{layer}.{name}"] for name in ("weight_input", "weight_state", "bias")}
-        for direction, cell in enumerate(_cells(layer)):
+        for direction, cell in enumerate(_cells(layer, LSTM)):
             state[f"{cell}.input_linearity.weight"] = _their_gates(own["weight_input"][direction])
             state[f"{cell}.state_linearity.weight"] = _their_gates(own["weight_state"][direction])
             bias = own["bias"][direction].clone()
@@ -116,8 +148,8 @@ def from_weights(config: BiLMConfig, weights: "Mapping[str, Tensor]") -> "dict[s
     return {name: weight.detach() for name, weight in state.items()}
 
 
-def _cells(layer: int) -> tuple[str, str]:
-    return f"_elmo_lstm.forward_layer_{layer}", f"_elmo_lstm.backward_layer_{layer}"
+def _cells(layer: int, prefix: str) -> tuple[str, str]:
+    return f"{prefix}forward_layer_{layer}", f"{prefix}backward_layer_{layer}"
 
 
 def _gates(rows: "Tensor") -> "Tensor":

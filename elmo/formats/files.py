@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
+from elmo.config import check_regular
 from elmo.errors import InputError
 
 MOST_JSON = 10_000_000
@@ -89,8 +90,7 @@ class SourceFile:
 
 def file_on_disk(path: Path) -> SourceFile:
     """Returns a file of the file system. Raises InputError for a pipe or a device, which may never end."""
-    if path.exists() and not path.is_file():
-        raise InputError(f"{path}: is not a regular file; copy what it gives into one")
+    check_regular(path)
     return SourceFile(path.name, str(path), path.stat().st_size, path, lambda _: path.open("rb"))
 
 

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from elmo.config import ConfigError, from_dict
-from elmo.errors import InputError
+from elmo.errors import InputError, is_number
 from elmo.formats.files import SourceFile, is_archive, list_files
 from elmo.formats.many_langs_weights import (
     CHAR_TABLE,
@@ -52,8 +52,6 @@ SAMPLE: dict[str, Any] = {
 }
 MOST_DICTIONARY = 200_000_000
 """The most bytes of a dictionary; those of published models have about three million."""
-MOST_DIGITS = 18
-"""The most digits of an id."""
 REMEDY = "the weights do not belong to these sizes"
 
 
@@ -300,7 +298,7 @@ def _read_dictionary(source: SourceFile) -> dict[str, int]:
     for number, line in enumerate(lines, start=1):
         fields = line.strip().split("\t")
         form, index = ("\u3000", fields[0]) if len(fields) == 1 else fields if len(fields) == 2 else ("", "")
-        if not index.isascii() or not index.isdigit() or len(index) > MOST_DIGITS:
+        if not index.isascii() or not is_number(index):
             raise InputError(f"{source.label}: line {number} is {line[:40]!r}; a form, a tab and its id are expected")
         ids[form] = int(index)
     return ids

@@ -1,11 +1,11 @@
 """The weights of ELMoForManyLangs: the shapes of its tensors, and their values as those of elmo.
 
-The highway gate multiplies the input, ours the transformed input, so its weights change sign. The LSTM's gate order
-is i, f, g, o; nothing is added to the forget gate.
+Its highways and LSTMs are AllenNLP's (`elmo.formats.allennlp_state`); nothing is added to the forget gate.
 """
 
 from typing import TYPE_CHECKING
 
+from elmo.formats.allennlp_state import highway_shapes, lstm_shapes, to_highways, to_lstms
 from elmo.model.config import BiLMConfig, Shape
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     Tensors = dict[str, Tensor]
 
 WORD_TABLE, CHAR_TABLE = "word_emb_layer.embedding.weight", "char_emb_layer.embedding.weight"
+HIGHWAYS = "highways._layers"
 
 
 def embedder_shapes(config: BiLMConfig) -> dict[str, Shape]:
@@ -30,25 +31,12 @@ def embedder_shapes(config: BiLMConfig) -> dict[str, Shape]:
     shapes[CHAR_TABLE] = (cnn.n_characters - 1, cnn.embedding_dim)
     for i, (width, count) in enumerate(cnn.filters):
         shapes |= {f"convolutions.{i}.weight": (count, cnn.embedding_dim, width), f"convolutions.{i}.bias": (count,)}
-    for k in range(cnn.n_highway):
-        own = f"highways._layers.{k}"
-        shapes |= {f"{own}.weight": (2 * cnn.n_filters, cnn.n_filters), f"{own}.bias": (2 * cnn.n_filters,)}
-    return shapes
+    return shapes | highway_shapes(cnn, HIGHWAYS)
 
 
 def encoder_shapes(config: BiLMConfig) -> dict[str, Shape]:
     """All tensors of `encoder.pkl`."""
-    size, hidden = config.lstm.projection_dim, config.lstm.dim
-    shapes: dict[str, Shape] = {}
-    for layer in range(config.lstm.n_layers):
-        for direction in ("forward", "backward"):
-            shapes |= {
-                f"{direction}_layer_{layer}.input_linearity.weight": (4 * hidden, size),
-                f"{direction}_layer_{layer}.state_linearity.weight": (4 * hidden, size),
-                f"{direction}_layer_{layer}.state_linearity.bias": (4 * hidden,),
-                f"{direction}_layer_{layer}.state_projection.weight": (size, hidden),
-            }
-    return shapes
+    return lstm_shapes(config.lstm, "")
 
 
 def to_embedder(config: BiLMConfig, theirs: "Tensors") -> "Tensors":
@@ -64,32 +52,14 @@ def to_embedder(config: BiLMConfig, theirs: "Tensors") -> "Tensors":
         for i in range(len(embedder.char_cnn.filters)):
             for part in ("weight", "bias"):
                 weights[f"char_cnn.convolutions.{i}.{part}"] = theirs[f"convolutions.{i}.{part}"]
-        for k in range(embedder.char_cnn.n_highway):
-            for part in ("weight", "bias"):
-                transform, gate = theirs[f"highways._layers.{k}.{part}"].chunk(2)
-                weights[f"char_cnn.highways.{k}.transform.{part}"] = transform.clone()
-                weights[f"char_cnn.highways.{k}.carry.{part}"] = -gate
+        highways = to_highways(embedder.char_cnn, theirs, HIGHWAYS)
+        weights |= {f"char_cnn.{name}": weight for name, weight in highways.items()}
     return {f"token_encoder.{name}": weight for name, weight in weights.items()}
 
 
 def to_layers(config: BiLMConfig, theirs: "Tensors") -> "Tensors":
     """The weights of elmo's LSTMs."""
-    import torch
-
-    weights = {}
-    for layer in range(config.lstm.n_layers):
-        for ours, name in (
-            ("weight_input", "input_linearity.weight"),
-            ("weight_state", "state_linearity.weight"),
-            ("bias", "state_linearity.bias"),
-        ):
-            both = torch.stack([theirs[f"{direction}_layer_{layer}.{name}"] for direction in ("forward", "backward")])
-            i, f, g, o = both.float().chunk(4, dim=1)
-            weights[f"layers.{layer}.{ours}"] = torch.cat([i, g, f, o], dim=1)
-        name = "state_projection.weight"
-        both = torch.stack([theirs[f"{direction}_layer_{layer}.{name}"] for direction in ("forward", "backward")])
-        weights[f"layers.{layer}.weight_projection"] = both.float()
-    return weights
+    return to_lstms(config.lstm, {name: tensor.float() for name, tensor in theirs.items()}, "")
 
 
 def _with_padding(table: "Tensor") -> "Tensor":
