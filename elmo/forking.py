@@ -38,7 +38,7 @@ class _Child:
     """A forked child of a process that has computed."""
 
     must_settle = False
-    """Whether this process is such a child, and has not computed itself."""
+    """This process is such a child, and has not computed itself."""
 
 
 def settle_child() -> None:

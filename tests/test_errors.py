@@ -1,4 +1,4 @@
-"""What an error says to install: elmo's extras, from where elmo itself came."""
+"""Errors name a command that installs an extra from where elmo itself came."""
 
 import json
 import subprocess

@@ -92,7 +92,7 @@ def _check_current_folder() -> None:
 
 
 def _is_output_full(error: Exception) -> bool:
-    """Whether an error, which names no file, is that of standard output on a full disk: it takes no line end then."""
+    """Returns whether an error that names no file comes from a full standard output, which then takes no line end."""
     from elmo.disk.files import DISK_FULL
 
     if not isinstance(error, OSError) or error.errno not in DISK_FULL or error.filename is not None:

@@ -24,7 +24,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Receipt:
-    """What was written for a part."""
+    """The record of a part that was written."""
 
     part: int
     vectors: int
@@ -169,7 +169,7 @@ def tidy(files: Any, path: str) -> None:
 
 
 def _is_abandoned(files: Any, name: str) -> bool:
-    """Whether a file is old enough to be removed; False if the file system has no times."""
+    """Returns whether a file is old enough to be removed; False if the file system has no times."""
     try:
         modified = files.modified(name)
     except NotImplementedError:

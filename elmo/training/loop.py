@@ -34,7 +34,7 @@ class Positioned(Protocol):
 
 B = TypeVar("B", bound=Positioned)
 NOTHING, CHECKPOINT, STOP = range(3)
-"""What follows a step: a checkpoint if it is due, or a checkpoint and the end of this process."""
+"""The events that may follow a step: none, a checkpoint, or a checkpoint and the end of this process."""
 Carried = Sequence[Tensor]
 """The state that a model passes from one batch to the next."""
 LossOf = Callable[[nn.Module, B, Carried, torch.Generator | None], tuple[Tensor, Carried]]
@@ -217,7 +217,7 @@ def _average(fabric: Fabric, loss: Tensor) -> float:
 
 
 def _is_due(config: LoopConfig, done: int, total_steps: int, saved_step: int, saved_at: float) -> bool:
-    """Whether a checkpoint is written after step `done`, if the last one was written after `saved_step`."""
+    """Returns whether a checkpoint is due after step `done`; the last one was written after `saved_step`."""
     if done - saved_step >= config.checkpoint_steps or done == total_steps:
         return True
     if saved_step == 0 and ((done + 1) % config.evaluate_steps == 0 or done + 1 == total_steps):

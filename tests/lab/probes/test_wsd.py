@@ -123,7 +123,7 @@ def test_the_layer_is_chosen_on_the_set_that_is_named_and_is_a_layer() -> None:
     river, money = np.array([1.0, 0.1]), np.array([0.1, 1.0])
 
     class Divided(Streamed):
-        """In the mix, the longer vector counts: that of the layer which is right."""
+        """The mix follows the longer vector, which here is that of the right layer."""
 
         def written(self, sentences: Sequence[Sequence[str]], layers: Any = "all") -> list[np.ndarray]:
             layers_of = {"that muddy bank": (9 * river, money), "that rich bank": (river, 9 * money)}
