@@ -11,6 +11,7 @@ import torch
 import typechecker
 from browser import Browser
 from hypothesis import settings
+from other_device import DEVICE, Lists, OtherDevice
 
 jaxtyping.jaxtyped = typechecker.sparing(jaxtyping.jaxtyped)  # by that name its hook decorates what is imported
 
@@ -62,6 +63,22 @@ def chromium() -> Browser:
     if program is None:
         pytest.skip("chromium is not installed: pages are not opened")
     return Browser(program)
+
+
+@pytest.fixture(params=["simulated", *(["cuda"] if torch.cuda.is_available() else [])])
+def there(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
+    """Another device; something is computed on it during the test."""
+    if request.param == "cuda":
+        monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # as when elmo trains
+        torch.cuda.reset_peak_memory_stats()
+        yield torch.device("cuda")
+        assert torch.cuda.max_memory_allocated()
+        return
+    known = torch.is_autocast_enabled
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: kind != DEVICE.type and known(kind))
+    with Lists(), OtherDevice() as mode:
+        yield DEVICE
+    assert mode.operations
 
 
 def pytest_runtest_logstart() -> None:

@@ -3,17 +3,14 @@
 The device is a simulated one (`other_device`), and a GPU where there is one.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import pytest
 import torch
 from brute_force import random_model
-from other_device import DEVICE, Elsewhere, Lists, OtherDevice
+from other_device import Elsewhere
 from small_corpus import write_corpus
-from small_tasks import network, write_small
 from tiny import CONFIG, tiny_model
 from torch import nn
 
@@ -28,29 +25,10 @@ from elmo.server.service import ServeConfig, Service
 from elmo.text.batching import to_batch
 from elmo.text.tokenizer import WHITESPACE, TextConfig
 from elmo.text.vocabulary import Vocabulary
-from elmo_lab.tasks import task as tasks
-from elmo_lab.tasks.batches import BatchConfig
-from elmo_lab.tasks.trained import predict, tokens_of
 
 CPU = torch.device("cpu")
 SENTENCES = [["word"] * (1 + number % 7) + [f"n{number}"] for number in range(120)] + [[]]
 """More than are read side by side, so that rows of a batch begin anew."""
-
-
-@pytest.fixture(params=["simulated", *(["cuda"] if torch.cuda.is_available() else [])])
-def there(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
-    """Another device; something is computed on it during the test."""
-    if request.param == "cuda":
-        monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # as when elmo trains
-        torch.cuda.reset_peak_memory_stats()
-        yield torch.device("cuda")
-        assert torch.cuda.max_memory_allocated()
-        return
-    known = torch.is_autocast_enabled
-    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: kind != DEVICE.type and known(kind))
-    with Lists(), OtherDevice() as mode:
-        yield DEVICE
-    assert mode.operations
 
 
 def test_the_device_is_as_strict_as_a_gpu(there) -> None:
@@ -145,26 +123,6 @@ def test_perplexity_is_the_same(text, there) -> None:
         found.append(perplexities(sum_losses(model.bilm, model.lm_head, held_out)))
     for policy in found[0]:
         assert found[0][policy].log_probability == pytest.approx(found[1][policy].log_probability, rel=1e-5)
-
-
-@pytest.mark.parametrize("name", tasks.available())
-@pytest.mark.parametrize("place", ["none", "both"])
-def test_tasks_are_the_same(name: str, place: str, there: torch.device, tmp_path: Path) -> None:
-    examples = tasks.find(name).read(write_small(tmp_path, name))
-    found, predictions = [], []
-    for device in (CPU, there):
-        task, model, collate = network(name, examples, elmo=place)
-        module = cast(nn.Module, model).to(device)
-        torch.manual_seed(3)
-        loss = model.loss(tokens_of(task, collate, examples, device), examples) + model.inputs.penalty()
-        loss.backward()
-        found.append({n: p.grad.cpu() for n, p in module.named_parameters() if p.grad is not None})
-        found[-1]["loss"] = loss.detach().cpu()
-        predictions.append(predict(task, module.eval(), collate, examples, BatchConfig(), device))
-    assert found[0].keys() == found[1].keys()
-    for part in found[0]:
-        torch.testing.assert_close(found[0][part], found[1][part], atol=1e-5, rtol=1e-4)
-    assert task.score(examples, predictions[0]) == task.score(examples, predictions[1])
 
 
 def test_a_server_embeds_and_scores_the_same(

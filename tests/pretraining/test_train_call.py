@@ -30,8 +30,11 @@ SETTINGS: dict[str, Any] = {
     "optim": {"warmup_steps": 10},
     "loop": {"log_steps": 10},
     "epochs": 1,
+    "max_words": 600,
     "compiled": False,
 }
+FEW = (*TINY, "epochs=1", "max_words=600")
+"""The same for the command."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +47,7 @@ def test_a_call_trains_what_the_command_trains_and_tells_loggers(flags, tmp_path
     logger = CSVLogger(tmp_path / "logs")
     made = elmo.train(train, tmp_path / "call", heldout=[heldout], loggers=[logger], **SETTINGS)
     assert made == tmp_path / "call" / "model"
-    done = run("train", *flags, "--output", tmp_path / "command", "--quiet", *TINY, "epochs=1", "loop.log_steps=10")
+    done = run("train", *flags, "--output", tmp_path / "command", "--quiet", *FEW, "loop.log_steps=10")
     assert done.returncode == 0, done.stderr
     assert model_bytes(tmp_path / "call") == model_bytes(tmp_path / "command")
     with Path(logger.log_dir, "metrics.csv").open(encoding="utf-8") as file:
@@ -94,7 +97,7 @@ def test_a_recipe_has_a_name(tmp_path) -> None:
 
 
 def test_the_end_has_the_perplexity_and_the_next_command(flags, tmp_path: Path) -> None:
-    done = run("train", *flags, "--output", tmp_path / "run", "--quiet", *TINY, "epochs=1")
+    done = run("train", *flags, "--output", tmp_path / "run", "--quiet", *FEW)
     assert "perplexity" in done.stdout
     assert "(state carry)" in done.stdout
     (command,) = (line for line in done.stdout.splitlines() if line.startswith("next"))
