@@ -124,11 +124,12 @@ test-systems: $(SETUP)
 	$(BIN)/pyright --pythonplatform Windows
 	$(BIN)/pyright --pythonversion 3.14
 
-# Other Pythons of this machine (PATH, pyenv) compile all of the package and run what needs no torch, of which there may be no
-# build for them here. One without an interpreter is named and left out.
+# Other Pythons of this machine (the system's, and those beside the one of .venv, as pyenv and uv keep them) compile all of
+# the package and run what needs no torch, of which there may be no build for them here. One that is missing is named.
 test-pythons: $(SETUP)
-	@for version in 3.12 3.13 3.14; do \
-	  python=$$(ls -d $$HOME/.pyenv/versions/$$version*/bin/python /usr/bin/python$$version /usr/local/bin/python$$version 2>/dev/null | tail -1); \
+	@beside=$$($(BIN)/python -c 'import pathlib, sys; print(pathlib.Path(sys.base_prefix).parent)'); \
+	for version in 3.12 3.13 3.14; do \
+	  python=$$(ls -d $$beside/*$$version*/bin/python /usr/bin/python$$version /usr/local/bin/python$$version 2>/dev/null | tail -1); \
 	  if [ -z "$$python" ]; then echo "Python $$version: not on this machine"; continue; fi; \
 	  where=build/python$$version; rm -rf $$where; $$python -m venv $$where || exit 1; \
 	  $$where/bin/python -m pip install -q rich safetensors filelock || exit 1; $$where/bin/python -m pip install -q --no-deps . || exit 1; \

@@ -95,8 +95,10 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
 
 def check_whole(name: str, value: Any, least: int = 1) -> None:
     """Raises InputError unless a value is a whole number from `least` on that 64 bits hold; True and False are none."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= int(value) < 2**63:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
         raise InputError(f"{name} is {shown(value)}; a whole number of at least {least} is expected")
+    if int(value) >= 2**63:
+        raise InputError(f"{name} is {shown(value)}; a whole number below 2**63 is expected")
 
 
 def is_number(text: str) -> bool:

@@ -50,14 +50,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         if getattr(sys, name) is None:  # the shell has closed it: >&-
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8", newline="\n"))  # noqa: SIM115
         make_printable(getattr(sys, name))
-    parsed = parse(arguments)
-    _end_by_exit()
-    warnings.showwarning = _show_warning
-    if getattr(parsed, "strict", False):
-        warnings.simplefilter("error", IrregularInput)
-    # Processes that train together hit the same errors, except a machine's own; only the first reports them.
-    is_one_of_several = parsed.run is pretraining.train_verb and not is_first_process()
+    is_one_of_several = False
     try:
+        parsed = parse(arguments)
+        # Processes that train together hit the same errors, except a machine's own; only the first reports them.
+        is_one_of_several = parsed.run is pretraining.train_verb and not is_first_process()
+        _end_by_exit()
+        warnings.showwarning = _show_warning
+        if getattr(parsed, "strict", False):
+            warnings.simplefilter("error", IrregularInput)
         _check_current_folder()
         parsed.run(parsed)
         sys.stdout.flush()

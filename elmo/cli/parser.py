@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
@@ -33,6 +34,12 @@ class Parser(argparse.ArgumentParser):
             message += f"; {self.prog} --help lists the options"
         said = escape_controls(" ".join(message.split()))
         self.exit(2, f"{self.prog.partition(' ')[0]}: error: {said}\n")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if file is sys.stdout:  # argparse would ignore that it takes no more of the help
+            print(message, end="", flush=True)
+        else:
+            super()._print_message(message, file)
 
     def format_help(self) -> str:
         verbs = next((action for action in self._actions if isinstance(action, argparse._SubParsersAction)), None)

@@ -63,7 +63,8 @@ def choose_fonts(figure: "Figure") -> None:
     seen = {character for text in texts for character in text.get_text() if _is_drawn(character)}
     missing = {ord(character) for character in seen} - _characters(findfont(FONT))
     family = [FONT]
-    for entry in sorted(fontManager.ttflist, key=lambda entry: (entry.name, entry.fname)):
+    fonts = sorted(fontManager.ttflist, key=lambda entry: (entry.name, entry.fname)) if missing else []
+    for entry in fonts:
         is_plain = entry.style == "normal" and entry.weight in (400, "normal", "regular")
         if not missing or not is_plain or MATPLOTLIBS in Path(entry.fname).parts:
             continue

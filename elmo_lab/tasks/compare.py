@@ -29,7 +29,7 @@ from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks import train, trained
 from elmo_lab.tasks.files import find_file
 from elmo_lab.tasks.queue import Queue, Work, count_works, first_seeds, metric_of, pending_work
-from elmo_lab.tasks.table import TABLE, scores_of, write_tables
+from elmo_lab.tasks.table import TABLE, check_table, scores_of, write_tables
 
 WAIT = 5.0
 """The seconds between checks for work that other processes have left."""
@@ -43,7 +43,11 @@ def train_queue(
     quiet: bool = False,
     show: Callable[[str], object] = lambda line: None,
 ) -> None:
-    """Does the remaining work, and updates the tables after each piece."""
+    """Does the remaining work, and updates the tables after each piece.
+
+    Raises the errors of `work_off`, and InputError if a file of the table's name belongs to somebody else.
+    """
+    check_table(queue, output)
     for _ in work_off(queue, output, find_recipe, given, quiet, show):
         with lock_output(output):
             write_tables(queue, output)

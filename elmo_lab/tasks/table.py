@@ -9,6 +9,7 @@ from typing import Any
 from elmo import config as configs
 from elmo.disk.files import write_run_file
 from elmo.disk.run import read_json
+from elmo.errors import InputError
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks import train
 from elmo_lab.tasks.queue import ENSEMBLE, Queue, QueueRow, first_seeds, on_dev, results_of
@@ -22,6 +23,7 @@ def write_tables(queue: Queue, output: Path) -> str:
     Rows of other queues in the folder's table follow those of this queue, as long as their runs exist. Rows of the same
     name are merged: this queue's arms come first, then those that only the other row has.
     """
+    check_table(queue, output)
     earlier = _earlier(output)
     rows: list[dict[str, Any]] = []
     for row in queue.rows:
@@ -44,6 +46,22 @@ def _earlier(output: Path) -> list[dict[str, Any]]:
         return [row for row in rows if (output / row["row"] / row["arm"]).is_dir()]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return []
+
+
+def check_table(queue: Queue, output: Path) -> None:
+    """Raises InputError if the table would replace somebody else's file, beside which there is no run of the queue."""
+    if any((output / row.name / arm).is_dir() for row in queue.rows for arm in row.arms):
+        return
+    found = [file for file in (output / f"{TABLE}.json", output / f"{TABLE}.md") if file.exists()]
+    if found and not _is_table(output / f"{TABLE}.json"):
+        raise InputError(f"{found[0]}: is no table of elmo task compare; move it, or name another --output")
+
+
+def _is_table(file: Path) -> bool:
+    try:
+        return all({"row", "arm"} <= row.keys() for row in configs.load_json(file))
+    except (FileNotFoundError, ValueError, AttributeError, TypeError):
+        return False
 
 
 def _compared(rows: list[dict[str, Any]], first: str) -> list[dict[str, Any]]:

@@ -482,7 +482,7 @@ def test_closed_streams_are_no_error(closed: str) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-@pytest.mark.parametrize("arguments", ["models --json", "models", "info --json"])
+@pytest.mark.parametrize("arguments", ["models --json", "models", "info --json", "--help", "--version"])
 def test_a_full_standard_output_is_one_line(arguments: str) -> None:
     command = f"exec {sys.executable} -m elmo {arguments} > /dev/full"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)

@@ -160,6 +160,19 @@ def test_a_damaged_table_is_made_anew(tmp_path: Path, recipe: Path) -> None:
         assert [row["scores"][:1] for row in again] == [row["scores"] for row in rows]
 
 
+@pytest.mark.parametrize(
+    ("name", "text"), [("table.json", '{"legs": 4}'), ("table.json", "[3]"), ("table.md", "# Oak")]
+)
+def test_somebody_elses_table_is_kept(tmp_path: Path, recipe: Path, name: str, text: str) -> None:
+    other = tmp_path / "out" / name
+    other.parent.mkdir()
+    other.write_text(text, encoding="utf-8")
+    with refused(str(other), "--output"):
+        compared(tmp_path, recipe, QUEUE)
+    assert [path.name for path in other.parent.iterdir()] == [name]
+    assert other.read_text(encoding="utf-8") == text
+
+
 def test_trials_are_chosen_on_dev_and_the_table_is_of_test(tmp_path: Path) -> None:
     """The first trial is better on dev, the second on test; of two seeds the spread is that of a sample."""
     row = QueueRow(
