@@ -20,6 +20,8 @@ from elmo.errors import InputError
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 PARTIAL, OLD = ".partial", ".old"
 """Suffixes of unfinished output, and of a folder that is being replaced."""
+NO_REPLACE, EXCHANGE = 1, 2
+"""Flags of Linux's `renameat2`."""
 ABANDONED = 86_400
 """The age in seconds at which an unfinished file is removed; a newer one may belong to a writer that still runs."""
 
@@ -91,8 +93,7 @@ def atomic_path(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) 
     temporary = _temporary(path)
     try:
         yield temporary
-        check_output(path, overwrite, holds)  # another process may have written it during the block
-        move_into_place(temporary, path)
+        place_output(temporary, path, overwrite, holds)
     except OSError as error:
         is_of_another = error.filename is not None and not str(error.filename).startswith(str(temporary))
         if error.errno not in DISK_FULL or is_of_another:
@@ -158,6 +159,18 @@ def move_into_place(finished: Path, path: Path) -> None:
     """Moves a finished file or folder to its target, which it replaces."""
     _sync(finished)
     _move(finished, real_path(path))
+
+
+def place_output(finished: Path, path: Path, overwrite: bool = False, holds: Sequence[str] = ()) -> None:
+    """Moves a finished output to its target. Raises the errors of `check_output`: another process may have written it.
+
+    Without `overwrite` nothing is replaced, not even what appears at this moment, where the system can do so.
+    """
+    _sync(finished)
+    path = real_path(path)
+    if overwrite or not _rename(finished, path, NO_REPLACE):
+        check_output(path, overwrite, holds)
+        _move(finished, path)
 
 
 def remove_leftovers(path: Path) -> None:
@@ -235,7 +248,7 @@ def _move(source: Path, target: Path) -> None:
 def _replace(source: Path, target: Path) -> None:
     if not target.is_dir():
         source.replace(target)
-    elif _exchange(source, target):
+    elif _rename(source, target, EXCHANGE):  # in one step
         _delete(source)
     else:  # a folder cannot replace a non-empty one, so the old one is moved aside until the new one is in place
         old = target.with_name(f".{target.name}.{token_hex(6)}{OLD}")
@@ -248,13 +261,13 @@ def _replace(source: Path, target: Path) -> None:
         _delete(old)
 
 
-def _exchange(one: Path, other: Path) -> bool:
-    """Exchanges two folders in one step with Linux's `renameat2`; returns False where the system has none."""
+def _rename(one: Path, other: Path, how: int) -> bool:
+    """Renames by Linux's `renameat2`; returns False if that fails, or where the system has none."""
     if sys.platform != "linux":
         return False
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    return rename is not None and rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0
+    here = -100  # AT_FDCWD
+    return rename is not None and rename(here, os.fsencode(one), here, os.fsencode(other), how) == 0
 
 
 def _overlap(one: Path, other: Path) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from elmo.disk.files import atomic_path, check_output, remove
+from elmo.disk.files import atomic_path, check_output, place_output, remove
 from elmo.disk.run import check_same, lock_folder, read_json
 from elmo.embedding.embedder import NEUTRAL_TEXT, Embedder
 from elmo.embedding.layers import Layers, written_layers
@@ -60,8 +60,7 @@ def written_in_parts(
         for left in (*folder.glob(".*.partial"), written):  # a killed process may have left them
             left.unlink(missing_ok=True)
         yield written
-        check_output(output, overwrite)  # another process may have written it during the block
-        written.replace(output)
+        place_output(written, output, overwrite)
         remove(folder)
 
 

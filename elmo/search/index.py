@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from elmo import config as configs
-from elmo.disk.files import PARTIAL, check_output, is_unfinished, move_into_place, real_path, remove
+from elmo.disk.files import PARTIAL, check_output, is_unfinished, place_output, real_path, remove
 from elmo.disk.run import check_same, lock_folder
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.pooling import unit_vectors
@@ -92,8 +92,7 @@ def build_index(
     part = output.with_name(output.name + PART)
     with lock_folder(part, "is building this index", "name another output", is_moved=True):
         record = _built(embedder, sentences, part, _begun(part, record, resume, overwrite), progress, step)
-        check_output(output, overwrite, FILES)  # another process may have written it in the meantime
-        move_into_place(part, output)
+        place_output(part, output, overwrite, FILES)
     return record
 
 

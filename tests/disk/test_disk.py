@@ -102,6 +102,24 @@ def test_what_is_moved_into_place_is_on_the_disk(tmp_path: Path, monkeypatch) ->
     assert seen == [(tmp_path / "out" / "file").stat().st_ino, tmp_path / "out"]
 
 
+@pytest.mark.parametrize("system", ["with renameat2", "without"])
+def test_of_two_that_end_together_the_first_stays(tmp_path: Path, monkeypatch, system: str) -> None:
+    """The other one appears while this one is flushed to the disk, which takes as long as all the rest."""
+    if system == "without":
+        monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: object())
+    fsync = os.fsync
+
+    def slow(file: int) -> None:
+        (tmp_path / "out").write_text("of the other")
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    with pytest.raises(FileExistsError, match="overwrite"), atomic_path(tmp_path / "out") as file:
+        file.write_text("late")
+    assert (tmp_path / "out").read_text() == "of the other"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_what_appears_meanwhile_stays(tmp_path: Path, overwrite: bool) -> None:
     def late() -> None:

@@ -296,7 +296,7 @@ def test_broken_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, d
         "record": (index, "write_record"),
         "tables": (index_tables, "rows_of"),
         "training": (index_tables, "train"),
-        "moving": (index, "move_into_place"),
+        "moving": (index, "place_output"),
     }[during]
     working = getattr(home, breaking)
     calls = []
