@@ -219,24 +219,32 @@ def test_whatever_is_lost_the_end_is_the_same(model, text, plain, losses):
         assert contents("out") == plain
 
 
+@pytest.mark.parametrize("where", ["write", "move", "receipt"])
+def test_each_of_these_losses_ends_a_run(model, text, tmp_path, monkeypatch, where):
+    monkeypatch.chdir(tmp_path)
+    break_at(monkeypatch, where, 0)
+    with pytest.raises(BrokenError):
+        embed_corpus([str(text)], "out", small(model, part_rows=40))
+
+
 def break_at(patch, where, when):
     """At the `when`th call, as a kill would: nothing is tidied up."""
-    embed, move, calls = corpus.embed_batches, files.move_into_place, itertools.count()
+    embed, move, calls = corpus.embed_batches, files.place_output, itertools.count()
 
     def write(*arguments, **named):
         if next(calls) >= when:
             raise BrokenError
         yield from embed(*arguments, **named)
 
-    def place(finished, path):
+    def place(finished, path, *more):
         if (where == "move" or path.suffix == ".json") and next(calls) >= when:
             raise BrokenError
-        move(finished, path)
+        move(finished, path, *more)
 
     if where == "write":
         patch.setattr(corpus, "embed_batches", write)
     else:
-        patch.setattr(files, "move_into_place", place)
+        patch.setattr(files, "place_output", place)
     patch.setattr(Path, "unlink", lambda path, missing_ok=False: None)
 
 
