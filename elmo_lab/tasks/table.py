@@ -24,7 +24,7 @@ def write_tables(queue: Queue, output: Path) -> str:
     name are merged: this queue's arms come first, then those that only the other row has.
     """
     check_table(queue, output)
-    earlier = _earlier(output)
+    earlier = _earlier(output) or []
     rows: list[dict[str, Any]] = []
     for row in queue.rows:
         own = [found for arm in row.arms if (found := _measured(row, arm, output)) is not None]
@@ -39,13 +39,13 @@ def write_tables(queue: Queue, output: Path) -> str:
     return text
 
 
-def _earlier(output: Path) -> list[dict[str, Any]]:
-    """Reads the rows of the folder's table whose runs exist. A damaged table counts as empty, since it is rewritten."""
+def _earlier(output: Path) -> list[dict[str, Any]] | None:
+    """Reads the rows of the folder's table whose runs exist; None if there is no table, or it is damaged."""
     try:
         rows = configs.load_json(output / f"{TABLE}.json")
         return [row for row in rows if (output / row["row"] / row["arm"]).is_dir()]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return []
+        return None
 
 
 def check_table(queue: Queue, output: Path) -> None:
@@ -53,15 +53,8 @@ def check_table(queue: Queue, output: Path) -> None:
     if any((output / row.name / arm).is_dir() for row in queue.rows for arm in row.arms):
         return
     found = [file for file in (output / f"{TABLE}.json", output / f"{TABLE}.md") if file.exists()]
-    if found and not _is_table(output / f"{TABLE}.json"):
+    if found and _earlier(output) is None:
         raise InputError(f"{found[0]}: is no table of elmo task compare; move it, or name another --output")
-
-
-def _is_table(file: Path) -> bool:
-    try:
-        return all({"row", "arm"} <= row.keys() for row in configs.load_json(file))
-    except (FileNotFoundError, ValueError, AttributeError, TypeError):
-        return False
 
 
 def _compared(rows: list[dict[str, Any]], first: str) -> list[dict[str, Any]]:
