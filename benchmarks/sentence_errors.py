@@ -39,7 +39,7 @@ def main() -> None:
     assert config.test is not None
     task = tasks.find(config.task)
     test = task.read(find_file(config.test, options.data or config.data))
-    losses = losses_of([task.sentences(example) for example in test], options.model)
+    losses = losses_of([tasks.sentences_of(task, [example]) for example in test], options.model)
     order = np.argsort(losses)
     groups = [order, *np.array_split(order, 3)]
     shown = [f"{name} ({np.exp(losses[group].mean()):.0f})" for name, group in zip(THIRDS, groups, strict=True)]

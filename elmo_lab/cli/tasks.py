@@ -361,7 +361,7 @@ def sentences_verb(arguments: argparse.Namespace) -> None:
     examples = tasks.read_all(task, Path(arguments.input))
     if not examples:
         raise InputError(f"{arguments.input}: no examples; give a file in the format of the task {task.name}")
-    sentences = (each for example in examples for each in task.sentences(example) if each)
+    sentences = filter(None, tasks.sentences_of(task, examples))
     lines = dict.fromkeys(" ".join(" ".join(each).split()) for each in sentences)  # tokens may contain white space
     with text_output(output, arguments.overwrite) as file:
         file.writelines(f"{line}\n" for line in lines)

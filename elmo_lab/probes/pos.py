@@ -9,7 +9,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import eq
 from pathlib import Path
 from typing import Literal
@@ -35,6 +35,7 @@ from elmo_lab.tasks.cache import CacheConfig, limit_of
 from elmo_lab.tasks.files import find_file
 from elmo_lab.tasks.readers_columns import check_words, read_conll
 from elmo_lab.tasks.source import layer_cache
+from elmo_lab.tasks.treebank import unescaped
 
 BASELINE = "word"
 FORM, TAGS = 1, {"upos": 3, "xpos": 4}
@@ -148,7 +149,7 @@ def read_tagged(path: Path, config: PosConfig) -> list[TaggedTokens]:
         raise InputError(f"{path}: no sentences; give CoNLL-U, or a file with one token and its tag per line")
     if not any(set(sentence.tags) - {"_"} for sentence in found):
         raise InputError(f"{path}: no tags in this column; choose another with tags=upos or tag_column")
-    return found
+    return [replace(sentence, tokens=tuple(map(unescaped, sentence.tokens))) for sentence in found]
 
 
 def rows(

@@ -324,7 +324,7 @@ def _show(record: RunRecord) -> Iterator[Block]:
 
 PROBE = Probe(
     name="wsd",
-    version="1",
+    version="2",
     title="Word senses, layer by layer",
     config=WsdConfig,
     run=disambiguate,

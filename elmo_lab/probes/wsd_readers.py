@@ -18,6 +18,7 @@ from xml.parsers import expat
 
 from elmo.errors import InputError
 from elmo.text.lines import numbered_lines
+from elmo_lab.tasks.treebank import unescaped
 
 DATA, KEYS = ".data.xml", ".gold.key.txt"
 COMPRESSED = ("", ".xz", ".gz")
@@ -217,7 +218,8 @@ class _Reader:
         if not text:
             self._refuse(f"has an empty <{name}>", "write the word, or remove it")
         begin = len(self.tokens)
-        self.tokens += [part for part in BETWEEN_TOKENS.split(text) if part] or [text]  # a word may be all underscores
+        parts = [part for part in BETWEEN_TOKENS.split(text) if part] or [text]  # a word may be all underscores
+        self.tokens += map(unescaped, parts)
         if name == "instance":
             id, lemma, pos = (attributes[key] for key in ("id", "lemma", "pos"))
             self.instances.append(Instance(id, lemma, pos, begin, len(self.tokens), self.parser.CurrentLineNumber))

@@ -16,9 +16,9 @@ from elmo.text.irregular import IrregularPlaces
 from elmo.text.lines import numbered_lines
 from elmo.text.records import BLANK
 from elmo.text.tokenizer import TextConfig, Tokenizer
+from elmo_lab.tasks import treebank
 from elmo_lab.tasks.readers import json_records, text_field, text_output, with_noun
 
-BRACKETS = {"(": "-LRB-", ")": "-RRB-"}  # the Penn Treebank escapes brackets
 TREE_PART = re.compile(
     r"\([ \t]*(?P<label>\d{1,9})(?=[ \t()])(?:[ \t]+(?P<word>[^ \t()]+)[ \t]*\))?|(?P<close>\))|[^ \t()]+|\("
 )
@@ -46,10 +46,9 @@ class Tree:
 def read_trees(path: Path, labels: int = 5, unlabelled: bool = False) -> list[Tree]:
     """Reads the trees of a file, one per line, such as `(3 (2 Good) (2 film))`, with labels from 0 to `labels` - 1.
 
-    Undoes the Penn Treebank's escapes: -LRB- and -RRB- become brackets, and a slash or star loses its backslash. In a
-    file of JSON lines, with a `text` or `sentence` and a `label`, each sentence is a tree of one node. A label may be a
-    fraction from 0 to 1, which is divided into classes of equal width (Socher et al. 2013). With `unlabelled`, such a
-    sentence may lack its label; its tree then has no node.
+    The Penn Treebank's escapes are undone. In a file of JSON lines, with a `text` or `sentence` and a `label`, each
+    sentence is a tree of one node. A label may be a fraction from 0 to 1, which is divided into classes of equal width
+    (Socher et al. 2013). With `unlabelled`, such a sentence may lack its label; its tree then has no node.
     """
     first = next((line for _, line in numbered_lines(path) if line.strip(BLANK)), "")
     if first.lstrip().startswith(("{", "[")):
@@ -97,7 +96,7 @@ def _tree(path: Path, number: int, line: str, labels: int) -> Tree:
                 path, number, f"has {part[0]!r} at character {part.start() + 1}, which is not valid in a tree"
             )
         if word is not None:
-            tokens.append(_unescaped(word))
+            tokens.append(treebank.unescaped(word))
         if word is not None or close:
             phrase = is_open.pop()
             nodes[phrase] = replace(nodes[phrase], end=len(tokens))
@@ -115,12 +114,6 @@ def _broken_tree(path: Path, number: int, problem: str) -> InputError:
     )
 
 
-def _unescaped(word: str) -> str:
-    for bracket, name in BRACKETS.items():
-        word = word.replace(name, bracket)
-    return word.replace("\\/", "/").replace("\\*", "*")
-
-
 def _bracketed(tree: Tree) -> str:
     parts: list[str] = []
     ends: list[int] = []
@@ -131,10 +124,7 @@ def _bracketed(tree: Tree) -> str:
         parts.append(f" ({node.label}" if ends else f"({node.label}")
         is_leaf = after is None or not (node.begin <= after.begin and after.end <= node.end)
         if is_leaf:
-            word = " ".join(tree.tokens[node.begin : node.end])
-            for bracket, name in BRACKETS.items():
-                word = word.replace(bracket, name)
-            parts.append(f" {word})")
+            parts.append(f" {treebank.escaped(' '.join(tree.tokens[node.begin : node.end]))})")
         else:
             ends.append(node.end)
     return "".join(parts) + ")" * len(ends)

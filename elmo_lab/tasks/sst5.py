@@ -258,7 +258,7 @@ def _below(example: Sst5Example) -> tuple[Node, ...]:
 
 TASK = Task(
     name=NAME,
-    version="2",
+    version="3",
     title="Sentiment of a sentence, in five classes",
     metric="accuracy",
     columns=("accuracy",),

@@ -1,6 +1,6 @@
 """Defines what a task is. Tasks are found by their names among the entry points of the group `elmo.tasks`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Protocol, runtime_checkable
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from elmo.errors import InputError
 from elmo_lab import plugins
 from elmo_lab.tasks.inputs import Inputs, Tokens
+from elmo_lab.tasks.treebank import unescaped
 
 GROUP = "elmo.tasks"
 """The group of the entry points by which a package adds tasks; each names a `Task`."""
@@ -62,7 +63,7 @@ class Task:
     read: Callable[[Path], list[Any]]
     """Reads the examples of a file. Raises InputError, which names file and line."""
     sentences: Callable[[Any], list[list[str]]]
-    """Returns the token lists of an example to embed. Their number may vary between examples."""
+    """Returns the token lists of an example to embed, in its file's spelling. Their number may vary."""
     labels_of: Callable[[Sequence[Any]], Any]
     """Returns the `labels` of training examples."""
     score: Callable[[Sequence[Any], Sequence[Any]], dict[str, float]]
@@ -126,6 +127,11 @@ def read_examples(task: Task, path: Path) -> list[Any]:
 def read_all(task: Task, path: Path) -> list[Any]:
     """Reads the examples of a file for prediction, or for their text."""
     return (task.read_all or task.read)(path)
+
+
+def sentences_of(task: Task, examples: Iterable[Any]) -> list[list[str]]:
+    """Returns the token lists of examples in the spelling that networks and biLMs read: that of raw text."""
+    return [list(map(unescaped, sentence)) for example in examples for sentence in task.sentences(example)]
 
 
 def training(task: Task, examples: list[Any], config: Any) -> list[Any]:

@@ -211,9 +211,9 @@ def _prepare(
     for part, path in files.items():
         tasks.check(task, examples[part], labels, path)
     examples["train"] = training_subset(examples["train"], config)
-    known = [sentence for example in examples["train"] for sentence in task.sentences(example)]
+    known = tasks.sentences_of(task, examples["train"])
     examples["train"] = tasks.training(task, examples["train"], model_config)
-    texts = {part: [s for each in members for s in task.sentences(each)] for part, members in examples.items()}
+    texts = {part: tasks.sentences_of(task, members) for part, members in examples.items()}
     other = (token for part in ("dev", "test") for sentence in texts.get(part, ()) for token in sentence)
     inputs = config.inputs
     if inputs.vectors is not None:

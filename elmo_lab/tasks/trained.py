@@ -133,7 +133,7 @@ class TrainedTask:
         """
         if self.origin is None:
             return None
-        tokens = (token for each in examples for sentence in self.task.sentences(each) for token in sentence)
+        tokens = (token for sentence in tasks.sentences_of(self.task, examples) for token in sentence)
         words = set(static.spellings(tokens, self.collate.config.lowercase))
         unseen = words.difference(self.collate.words)
         wanted = unseen - self.spellings
@@ -188,7 +188,7 @@ def predict(
 
 def tokens_of(task: Task, collate: Collator, examples: Sequence[Any], device: torch.device) -> Any:
     """Makes the batch of these examples' sentences."""
-    return collate([sentence for example in examples for sentence in task.sentences(example)]).to(device)
+    return collate(tasks.sentences_of(task, examples)).to(device)
 
 
 def sizes(task: Task, examples: Sequence[Any]) -> list[int]:

@@ -306,6 +306,15 @@ def test_reads_words_entities_and_instances_of_several_tokens(tmp_path: Path) ->
     assert list(readers.read_labelled(packed, limit=1)) == [first]
 
 
+def test_words_have_the_spelling_of_raw_text(tmp_path: Path) -> None:
+    """The escapes of treebanks keep an instance's place: one token stays one token."""
+    body = """<sentence><wf>``</wf><wf>-LRB-</wf><instance id="i" lemma="yes" pos="X">and\\/or</instance>
+    <wf>-RRB-</wf><wf>''</wf></sentence>"""
+    (read,) = readers.read_labelled(write(tmp_path, "a", body, "i yes%1\n"))
+    assert read.sentence.tokens == ('"', "(", "and/or", ")", '"')
+    assert [(i.begin, i.end) for i in read.sentence.instances] == [(2, 3)]
+
+
 WORD = '<instance id="i" lemma="l" pos="X">w</instance>'
 
 

@@ -296,6 +296,25 @@ def test_a_training_without_an_epoch_is_told_of(tmp_path: Path) -> None:
     assert "epoch" in done.stderr
 
 
+def test_escapes_of_treebanks_are_read_as_raw_text(folder: Path) -> None:
+    """A file with the Penn Treebank's escapes and its plain twin make the same network, and each keeps its tokens."""
+    small = SMALL["ner"].text
+    write_vectors(folder / "vectors.txt", {"zoe", "lima", "(", ")", '"'})
+    weights, found = [], []
+    for name, tokens in (("plain", ('"', "(", "Zoe", ")", '"')), ("escaped", ("``", "-LRB-", "Zoe", "-RRB-", "''"))):
+        file = folder / f"{name}.conll"
+        tags = ("O", "O", "B-person", "O", "O")
+        rows = "".join(f"{token}\t{tag}\n" for token, tag in zip(tokens, tags, strict=True))
+        file.write_text(f"{small.rstrip()}\n\n{rows}", encoding="utf-8")
+        network = trained(folder, name, train=str(file), dev=str(file))
+        examples = network.task.read(file)
+        assert examples[-1].tokens == tokens
+        weights.append(network.model.state_dict())
+        found.append(network(examples))
+    torch.testing.assert_close(*weights, rtol=0, atol=0)
+    assert found[0] == found[1]
+
+
 def test_learned_vectors_have_no_more_words(folder: Path) -> None:
     network = trained(folder, "run", inputs={"vectors": None})
     assert network.look_up(ner.read(folder / "new.conll")) is None
