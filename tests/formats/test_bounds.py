@@ -7,7 +7,6 @@ import gzip
 import json
 import lzma
 import os
-import shutil
 import struct
 import tarfile
 import time
@@ -182,24 +181,6 @@ def test_options_with_a_trailing_comma_are_named(tmp_path, asked):
     options.write_text(json.dumps(json.loads(options.read_text()))[:-1] + ",}")
     with refused("options.json", "JSON"):
         elmo.load(options.parent / asked)
-
-
-def test_a_compressed_file_is_no_archive(tmp_path):
-    _, weights = write_tiny(tmp_path / "model")
-    packed = tmp_path / "weights.hdf5.gz"
-    packed.write_bytes(gzip.compress(weights.read_bytes()))
-    with pytest.raises(InputError, match="gunzip"):
-        elmo.load(packed)
-
-
-def test_weights_without_options_are_named(tmp_path, monkeypatch):
-    _, weights = write_tiny(tmp_path / "model")
-    (tmp_path / "alone").mkdir()
-    shutil.copy(weights, tmp_path / "alone")
-    monkeypatch.chdir(tmp_path / "alone")
-    done = run("info", "weights.hdf5")
-    assert done.returncode == 2
-    assert "weights.hdf5" in done.stderr
 
 
 # Names

@@ -345,6 +345,10 @@ MALFORMED = {
         {**FILES, "options.json": as_json({**CHARACTERS, "char_cnn": [1]})},
         "options.json char_cnn [1] table",
     ),
+    "no characters and no words": (
+        {**FILES, "options.json": as_json({"lstm": CHARACTERS["lstm"]})},
+        "options.json 'char_cnn' add",
+    ),
     "a size that is text": (changed("lstm", dim="6"), "options.json lstm.dim '6' int"),
     "a size that is not a number": (changed("lstm", dim=float("nan")), "options.json lstm.dim nan int"),
     "a size below 1": (changed("lstm", projection_dim=0), "options.json projection_dim 0 1"),
@@ -360,6 +364,10 @@ MALFORMED = {
     ),
     "an activation of its own": (changed("char_cnn", activation="gelu"), "char_cnn.activation 'gelu'"),
     "weights that are text": ({**FILES, "model.hdf5": b"weights"}, "known model.hdf5 7"),
+    "weights that are cut": (
+        {**FILES, "model.hdf5": FILES["model.hdf5"][: len(FILES["model.hdf5"]) // 2]},
+        "model.hdf5 damaged fetch",
+    ),
     "weights of whole numbers": (
         stored(char_embed=np.ones((261, 3), np.int32)),
         "model.hdf5 char_embed int32 floating-point",
@@ -545,6 +553,6 @@ def test_what_is_no_archive_is_not_taken_for_one(tmp_path):
     (tmp_path / "empty").write_bytes(b"")
     assert not any(map(is_archive, (tmp_path / "text", tmp_path / "empty", tmp_path)))
     (tmp_path / "text.gz").write_bytes(gzip.compress(b"a line\n" * 500))
-    cannot_load(tmp_path / "text.gz", "text.gz", "gzip")
+    cannot_load(tmp_path / "text.gz", "text.gz", "gunzip")
     (tmp_path / "meta.json").write_text(json.dumps({}))
     cannot_load(tmp_path / "meta.json", "not a known model")
