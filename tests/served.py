@@ -1,19 +1,23 @@
-"""A server in a process of its own, for tests."""
+"""A server in a process of its own, and its application in this one, for tests."""
 
+import asyncio
 import os
 import re
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
+from tiny import tiny_model
 
 from elmo.formats import Model, native
+from elmo.server.app import create_app
 from elmo.server.service import ServeConfig, Service
 
 
@@ -45,12 +49,24 @@ def start(log: Path, *flags: str, **variables: str) -> Served:
     return Served(found[0], process)
 
 
+def start_tiny(folder: Path, *flags: str) -> Served:
+    """`elmo serve` with a random model; `folder` gets it as `model`, and the log as `log`."""
+    native.save(tiny_model(), folder / "model")
+    return start(folder / "log", "--model", str(folder / "model"), *flags)
+
+
 def stop(served: Served) -> None:
     """SIGTERM, and the end."""
     served.process.terminate()
     assert served.process.wait(15) == 0
     assert served.process.stdout is not None
     served.process.stdout.close()
+
+
+def kill(served: Served) -> None:
+    """SIGKILL, which leaves nobody time for a good end."""
+    served.process.kill()
+    served.process.communicate()
 
 
 def held(pid: int) -> tuple[int, int]:
@@ -83,3 +99,14 @@ def running_service(folder: Path, model: Model) -> Iterator[Service]:
     finally:
         service.batcher.close()
         thread.join(10)
+
+
+def asked(service: Service, asking: Callable[[httpx.AsyncClient], Any], key: str | None = None) -> Any:
+    """What the coroutine of `asking` returns, for a client of the application."""
+
+    async def run() -> Any:
+        transport = httpx.ASGITransport(create_app(service, key))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await asking(client)
+
+    return asyncio.run(run())

@@ -2,26 +2,20 @@
 
 import asyncio
 import socket
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import CancelledError
 from dataclasses import replace
-from itertools import count
 
 import httpx
-import numpy as np
 import pytest
 import torch
-from served import Served, running_service, start, stop
+from served import Served, asked, running_service, start_tiny, stop
 from tiny import tiny_model
 
 import elmo
-from elmo.formats import native
 from elmo.pretraining.scoring import Scorer
 from elmo.server import bodies
-from elmo.server.app import create_app
-from elmo.server.batching import Batcher, BatchKind, ClientGone
+from elmo.server.batching import ClientGone
 from elmo.server.service import Service
 
 SIZE = 3_900_000
@@ -66,16 +60,14 @@ def test_no_body_holds_the_event_loop(service, name):
     path, body = ATTACKS[name]
     seconds = []
 
-    async def asking() -> httpx.Response:
-        transport = httpx.ASGITransport(create_app(service))
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            began = time.thread_time()
-            answer = await client.post(path, content=body, headers={"content-type": "application/json"})
-            seconds.append(time.thread_time() - began)
-            return answer
+    async def asking(client: httpx.AsyncClient) -> httpx.Response:
+        began = time.thread_time()
+        answer = await client.post(path, content=body, headers={"content-type": "application/json"})
+        seconds.append(time.thread_time() - began)
+        return answer
 
     for _ in range(3):
-        answer = asyncio.run(asking())
+        answer = asked(service, asking)
         assert answer.status_code in (400, 413, 422), answer.text
         assert len(answer.content) < 1000
         if min(seconds) < 0.2:
@@ -84,71 +76,6 @@ def test_no_body_holds_the_event_loop(service, name):
 
 
 # Long work
-
-
-class Steps:
-    """A model that reads a large request in steps, and says which sentences it has read when."""
-
-    def __init__(self) -> None:
-        self.batcher = Batcher(self, batch_tokens=20, queue_tokens=100_000, wait=0.0)
-        self.read: list[str] = []
-        self.stepped = threading.Semaphore(0)
-        self.go = threading.Semaphore(0)
-
-    def __call__(self, sentences, kind):
-        if sum(map(len, sentences)) > 20:
-            for step in count():
-                self.read.append(f"step {step}")
-                self.stepped.release()
-                assert self.go.acquire(timeout=10)
-                if step == 3:
-                    break
-                self.batcher.between()
-        self.read += [sentence[0] for sentence in sentences]
-        return [np.array(sentence[:1]) for sentence in sentences]
-
-
-@pytest.fixture
-def steps() -> Iterator[Steps]:
-    model = Steps()
-    thread = threading.Thread(target=model.batcher.run)
-    thread.start()
-    yield model
-    model.go.release(100)
-    model.batcher.close()
-    thread.join(10)
-    assert not thread.is_alive()
-
-
-def submit(batcher, sentences, kind):
-    """Each sentence is a text, and has two boundaries."""
-    return batcher.submit(sentences, kind, sum(len(sentence) + 2 for sentence in sentences))
-
-
-def test_small_requests_are_answered_between_two_steps_of_a_large_one(steps):
-    kind = BatchKind("top", None)
-    large = submit(steps.batcher, [["large"] * 30], kind)
-    assert steps.stepped.acquire(timeout=10)
-    second = submit(steps.batcher, [["second"] * 30], kind)
-    small = [submit(steps.batcher, [[name]], each) for name, each in (("a", kind), ("b", BatchKind(0, None)))]
-    called = steps.batcher.call(lambda: steps.read.append("called"), 3)
-    steps.go.release(8)
-    assert second.result(10)[0] == "second"
-    answers = [future.result(0)[0] for future in (large, *small)]
-    assert answers == ["large", "a", "b"]
-    assert called.done()
-    assert steps.read[:8] == ["step 0", "a", "step 1", "b", "step 2", "called", "step 3", "large"]
-
-
-def test_what_nobody_waits_for_is_not_read_to_its_end(steps):
-    large = submit(steps.batcher, [["large"] * 30], BatchKind("top", None))
-    assert steps.stepped.acquire(timeout=10)
-    assert large.cancel()
-    steps.go.release()
-    assert submit(steps.batcher, [["a"]], BatchKind("top", None)).result(10)[0] == "a"
-    assert steps.read == ["step 0", "a"]
-    with pytest.raises(CancelledError):
-        large.result(0)
 
 
 def test_long_sentences_and_many_are_read_in_steps_with_the_same_result():
@@ -195,19 +122,15 @@ def test_long_sentences_are_scored_in_steps_with_the_same_result(monkeypatch):
 def test_more_requests_than_the_limit_are_refused(service, monkeypatch):
     monkeypatch.setattr(service, "config", replace(service.config, most_requests=1))
 
-    async def asking() -> list[int]:
-        transport = httpx.ASGITransport(create_app(service))
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            both = [client.post("/embed", json={"inputs": "a"}) for _ in range(2)]
-            return sorted(answer.status_code for answer in await asyncio.gather(*both))
+    async def asking(client: httpx.AsyncClient) -> list[httpx.Response]:
+        return await asyncio.gather(*(client.post("/embed", json={"inputs": "a"}) for _ in range(2)))
 
-    assert asyncio.run(asking()) == [200, 429]
+    assert sorted(answer.status_code for answer in asked(service, asking)) == [200, 429]
 
 
 @pytest.fixture
 def served(tmp_path) -> Iterator[Served]:
-    native.save(tiny_model(), tmp_path / "model")
-    served = start(tmp_path / "log", "--model", str(tmp_path / "model"), "--drain", "20")
+    served = start_tiny(tmp_path, "--drain", "20")
     yield served
     stop(served)
 

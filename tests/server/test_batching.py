@@ -19,6 +19,8 @@ TOP, FIRST = BatchKind("top", None), BatchKind(0, "mean")
 class Model:
     """Vectors that say which sentence they are of; a sentence with "bad" raises."""
 
+    batcher: Batcher
+
     def __init__(self) -> None:
         self.batches: list[tuple[list[list[str]], BatchKind]] = []
         self.go = threading.Event()
@@ -38,7 +40,7 @@ class Model:
 
 @contextmanager
 def running(model, **options):
-    batcher = Batcher(model, **({"batch_tokens": 20, "queue_tokens": 1000, "wait": 0.001} | options))
+    batcher = model.batcher = Batcher(model, **({"batch_tokens": 20, "queue_tokens": 1000, "wait": 0.001} | options))
     thread = threading.Thread(target=batcher.run)
     thread.start()
     try:
@@ -165,6 +167,51 @@ def test_who_has_gone_leaves_room_for_others():
         model.go.set()
         assert len(there.result(5)) == 1
     assert [sentences for sentences, _ in model.batches] == [[["a"]], [["b"]]]
+
+
+class Steps(Model):
+    """A model that reads a large request in steps, and says which sentences it has read when."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[str] = []
+        self.stepped, self.goes_on = threading.Semaphore(0), threading.Semaphore(0)
+
+    def __call__(self, sentences, kind):
+        for step in range(4 if sum(map(len, sentences)) > 20 else 0):
+            if step:
+                self.batcher.between()
+            self.read.append(f"step {step}")
+            self.stepped.release()
+            assert self.goes_on.acquire(timeout=10)
+        self.read += [sentence[0] for sentence in sentences]
+        return [np.array(sentence[:1]) for sentence in sentences]
+
+
+def test_small_requests_are_answered_between_two_steps_of_a_large_one():
+    model = Steps()
+    with running(model, wait=0.0) as batcher:
+        large = submit(batcher, [["large"] * 30], TOP)
+        assert model.stepped.acquire(timeout=10)
+        second = submit(batcher, [["second"] * 30], TOP)
+        small = [submit(batcher, [[name]], kind) for name, kind in (("a", TOP), ("b", FIRST))]
+        called = batcher.call(lambda: model.read.append("called"), 3)
+        model.goes_on.release(8)
+        assert second.result(10)[0] == "second"
+        assert [future.result(0)[0] for future in (large, *small)] == ["large", "a", "b"]
+        assert called.done()
+    assert model.read[:8] == ["step 0", "a", "step 1", "b", "step 2", "called", "step 3", "large"]
+
+
+def test_what_nobody_waits_for_is_not_read_to_its_end():
+    model = Steps()
+    with running(model, wait=0.0) as batcher:
+        large = submit(batcher, [["large"] * 30], TOP)
+        assert model.stepped.acquire(timeout=10)
+        assert large.cancel()
+        model.goes_on.release()
+        assert submit(batcher, [["a"]], TOP).result(10)[0] == "a"
+    assert model.read == ["step 0", "a"]
 
 
 def test_calls_are_made_between_batches_and_their_errors_are_theirs():

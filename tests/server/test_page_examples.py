@@ -1,6 +1,5 @@
 """A model's own examples: `elmo convert --card` puts them into its card, and the page begins with them."""
 
-import asyncio
 import copy
 import json
 from pathlib import Path
@@ -10,12 +9,11 @@ import httpx
 import pytest
 from command import run
 from refusals import refusal, refused
-from served import running_service
+from served import asked, running_service
 from tiny import tiny_model
 
 from elmo.formats import native
 from elmo.formats.examples import page_examples
-from elmo.server.app import create_app
 from elmo.server.service import Service
 
 EXAMPLES: dict[str, Any] = {
@@ -37,12 +35,7 @@ EXAMPLES: dict[str, Any] = {
 
 
 def served(service: Service, path: str) -> httpx.Response:
-    async def get() -> httpx.Response:
-        transport = httpx.ASGITransport(create_app(service))
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            return await client.get(path)
-
-    return asyncio.run(get())
+    return asked(service, lambda client: client.get(path))
 
 
 def test_the_page_begins_with_the_models_examples_and_else_with_its_own(tmp_path: Path) -> None:

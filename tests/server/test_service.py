@@ -4,7 +4,7 @@ import asyncio
 import gzip
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from served import running_service
+from served import asked, running_service
 from starlette.datastructures import URL
 from starlette.requests import Request
 from tiny import tiny_model
@@ -24,7 +24,6 @@ from elmo.search import nearest
 from elmo.search.index import Index, Query
 from elmo.server.answers import ARROW, NPY, NPZ, NotAcceptable, preferred_type
 from elmo.server.answers import JSON as JSON_TYPE
-from elmo.server.app import create_app
 from elmo.server.batching import QueueFull
 from elmo.server.service import ServeConfig, Service
 from elmo.text.tokenizer import WHITESPACE, TextConfig, Tokenizer
@@ -39,20 +38,6 @@ def service(tmp_path_factory) -> Iterator[Service]:
     model = replace(tiny_model(), text=TextConfig())
     with running_service(tmp_path_factory.mktemp("service") / "model", model) as service:
         yield service
-
-
-Asking = Callable[[httpx.AsyncClient], Any]
-
-
-def asked(service: Service, asking: Asking, key: str | None = None) -> Any:
-    """What `asking` returns, of a client of the application."""
-
-    async def run() -> Any:
-        transport = httpx.ASGITransport(create_app(service, key))
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            return await asking(client)
-
-    return asyncio.run(run())
 
 
 def post(service: Service, path: str, body: object) -> httpx.Response:

@@ -13,11 +13,9 @@ from dataclasses import dataclass, field
 import httpx
 import numpy as np
 import pytest
-from served import Served, comes_back, held, start
-from tiny import tiny_model
+from served import Served, comes_back, held, kill, start_tiny
 
 import elmo
-from elmo.formats import native
 
 SENTENCES = [[f"{word}{number}" for word in ("the", "storm", "is", "over", "and", "counted")] for number in range(9)]
 ASKED = [SENTENCES[first : first + 3] for first in range(6)]
@@ -126,13 +124,11 @@ BAD: list[tuple[bytes, bool]] = [
 @pytest.fixture
 def storm(tmp_path):
     """Over a tiny model; with what the bare embedder says."""
-    native.save(tiny_model(), tmp_path / "model")
+    served = start_tiny(tmp_path)
     bare = elmo.load(tmp_path / "model", device="cpu")
     expected = {kind: [bare.embed(sentences, *KINDS[kind]) for sentences in ASKED] for kind in range(len(KINDS))}
-    served = start(tmp_path / "log", "--model", str(tmp_path / "model"))
     yield Storm(served, expected)
-    served.process.kill()
-    served.process.communicate()
+    kill(served)
 
 
 @pytest.mark.slow

@@ -11,30 +11,20 @@ import httpx
 import numpy as np
 import pytest
 from command import run
-from served import Served, start
-from tiny import tiny_model
+from refusals import refusal
+from served import Served, kill, start_tiny
 
 import elmo
-from elmo.formats import native
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere ports are not shared")
 TEXT = [["a", "b", "c"], ["d"]]
 
 
 @pytest.fixture
-def model(tmp_path):
-    native.save(tiny_model(), tmp_path / "model")
-    return tmp_path / "model"
-
-
-@pytest.fixture
-def served(model, tmp_path) -> Iterator[Served]:
-    served = start(tmp_path / "log", "--model", str(model), "--workers", "2")
+def served(tmp_path) -> Iterator[Served]:
+    served = start_tiny(tmp_path, "--workers", "2")
     yield served
-    served.process.kill()
-    served.process.wait()
-    assert served.process.stdout is not None
-    served.process.stdout.close()
+    kill(served)
 
 
 def workers(served: Served) -> list[int]:
@@ -51,14 +41,14 @@ def workers(served: Served) -> list[int]:
         time.sleep(0.05)
 
 
-def test_two_workers_give_the_same_vectors_and_stop_as_one(served, model, tmp_path):
+def test_two_workers_give_the_same_vectors_and_stop_as_one(served, tmp_path):
     first, second = workers(served)
-    expected = elmo.load(model, device="cpu").embed(TEXT, "average")
+    expected = elmo.load(tmp_path / "model", device="cpu").embed(TEXT, "average")
     for _ in range(10):  # each a connection of its own
         answer = served.post("/vectors", {"sentences": TEXT, "layers": "average"}).raise_for_status().json()
         for one, vectors in zip(answer["sentences"], expected, strict=True):
             np.testing.assert_allclose(np.array(one["vectors"]), vectors, rtol=0, atol=1e-6)
-    assert run("serve", "--model", str(model), "--workers", "2", "--port", str(served.address[1])).returncode == 2
+    refusal(run("serve", "--model", tmp_path / "model", "--workers", "2", "--port", served.address[1]), "in use")
     served.process.terminate()
     assert served.process.wait(15) == 0
     assert not any(Path(f"/proc/{pid}").exists() for pid in (first, second))
@@ -86,6 +76,4 @@ def test_workers_end_with_the_command_that_started_them(served):
 @pytest.mark.parametrize(("flags", "named"), [(["--workers", "0"], "--workers"), (["--model", "nowhere"], "nowhere")])
 def test_what_cannot_be_served_is_said_once(flags, named):
     done = run("serve", "--port", "0", "--workers", "2", *flags)
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
-    assert named in done.stderr
+    refusal(done, named)
