@@ -54,10 +54,9 @@ def test_an_id_outside_the_alphabet_is_an_error(id_):
         windows(torch.tensor([[0, id_]]))
 
 
-def model(n_characters: int = 262) -> BiLM:
+def model() -> BiLM:
     torch.manual_seed(0)
-    cnn = CharCnnConfig(8, ((1, 8), (3, 24)), 1, n_characters)
-    bilm = BiLM(BiLMConfig(LstmConfig(64, 32, 2), cnn)).eval()
+    bilm = BiLM(BiLMConfig(LstmConfig(64, 32, 2), CharCnnConfig(8, ((1, 8), (3, 24)), 1))).eval()
     for layer in bilm.modules():
         if isinstance(layer, torch.nn.Linear):  # as weights are stored with 8 bits
             integers, scales = row_quantized(layer.weight.data)
@@ -79,9 +78,10 @@ def test_words_have_the_same_vectors_with_and_without_them(case, monkeypatch):
         monkeypatch.setattr("elmo.ops.char_windows.LARGEST_TABLE", 1000)
     bilm = model()
     ids = torch.randint(262, (300, 50))
+    packed = bilm.packed("int8-weights", "compiled")
+    assert isinstance(packed.token_encoder.windows, CompiledWindows) == (case == "compiled")  # type: ignore[union-attr]
     with torch.inference_mode():
-        expected = bilm.encode_words(ids)
-    torch.testing.assert_close(word_vectors(bilm, ids), expected, rtol=0, atol=1e-4)
+        torch.testing.assert_close(packed.encode_words(ids), bilm.encode_words(ids), rtol=0, atol=1e-4)
 
 
 @needs_int8

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import pytest
 import torch
@@ -9,9 +10,18 @@ from small_run import TINY, losses, texts
 
 from elmo import cli, ops
 from elmo.model.lstm import BiLstmLayer, LstmConfig
-from elmo.ops import compiled
+from elmo.ops import char_windows, compiled, int8_reading, packing
 
 needs_compiler = pytest.mark.skipif(not ops.can_compile(), reason="no C compiler")
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
+def test_all_c_code_is_taken_where_there_is_a_compiler():
+    """Where code in C does not compile or gives wrong numbers, it is not taken, and its other tests are skipped."""
+    assert ops.can_compile()
+    assert char_windows.compile_windows() is not None
+    with_avx2 = packing.is_x86() and torch.backends.cpu.get_cpu_capability() != "DEFAULT"
+    assert int8_reading.has_compiled() == with_avx2
 
 
 @pytest.fixture
