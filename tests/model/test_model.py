@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import h5py
@@ -298,14 +297,6 @@ def test_state_goes_in_by_row_and_matters(bilm) -> None:
 # Corners
 
 
-def test_layer_0_is_the_token_vector_twice(bilm) -> None:
-    batch = to_batch([["the", "cat"], ["sat"]])
-    bottom = bilm(batch).layers[0]
-    assert torch.equal(bottom[..., :HALF], bottom[..., HALF:])
-    words = bilm.encode_words(batch.char_ids[0])
-    close(bottom[0, :, :HALF], words)
-
-
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize(("rows", "steps"), [(0, 0), (0, 3), (2, 0), (2, 3), (1, 1)])
 def test_nothing_to_read_is_no_error(rows, steps, grad) -> None:
@@ -440,17 +431,6 @@ def test_autocast_gives_float32_layers_near_the_plain_ones(filters) -> None:
         torch.testing.assert_close(low.layers, plain.layers, rtol=0, atol=0.05)
 
 
-def test_same_weights_shared_by_directions_give_mirrored_layers() -> None:
-    """Weights of the two directions made equal: a palindrome reads the same both ways."""
-    bilm = BiLM(CONFIG).requires_grad_(False)
-    for parameter in bilm.layers.parameters():
-        parameter[1] = parameter[0]
-    batch = to_batch([["a", "b", "a"]])
-    batch.char_ids[0, -1] = batch.char_ids[0, 0]  # <S> at both ends
-    layers = bilm(batch).layers[:, 0]
-    close(layers[:, :, :HALF], layers.flip(1)[:, :, HALF:])
-
-
 @pytest.mark.parametrize(
     ("build", "message"),
     [
@@ -504,17 +484,6 @@ def test_annotations_refuse_wrong_shapes_and_types(bilm) -> None:
 def test_a_batch_of_other_tokens_than_the_model_reads_is_refused(config, remedy) -> None:
     with refused("50", remedy):
         BiLM(config)(to_batch([["the", "cat"]]))
-
-
-def test_depths_are_wired_in_turn(bilm) -> None:
-    """The skip connection adds the layer below, from layer 2 on; without it every layer is its LSTM's own output."""
-    batch = to_batch([["the", "cat"]])
-    plain = BiLM(BiLMConfig(LstmConfig(12, 8, 3, use_skip_connections=False), CONFIG.char_cnn)).requires_grad_(False)
-    plain.load_state_dict(bilm.state_dict())
-    with_skip, without = bilm(batch).layers[:, 0], plain(batch).layers[:, 0]
-    close(with_skip[:2], without[:2])
-    close(with_skip[2], without[2] + without[1])
-    assert all(not torch.allclose(below, above) for below, above in pairwise(without))
 
 
 # Its shapes

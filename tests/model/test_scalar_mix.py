@@ -101,36 +101,6 @@ def test_a_task_can_train_the_mix_to_the_layer_that_it_needs() -> None:
     assert abs(float(mix.gamma.detach()) - 0.5) < 0.05
 
 
-@pytest.mark.parametrize("layer_norm", [False, True])
-def test_gradient_of_the_mix_is_that_of_finite_differences(layer_norm) -> None:
-    mix = ScalarMix(3, layer_norm).double()
-    mix.scalars.data.normal_()
-    mask = torch.tensor([[True, True, True], [True, False, False]])
-    layers = torch.randn(3, 2, 3, 4, dtype=torch.float64).mul(mask[None, :, :, None]).requires_grad_()
-
-    def run(layers, scalars, gamma):
-        return torch.func.functional_call(mix, {"scalars": scalars, "gamma": gamma}, (layers, mask))
-
-    assert torch.autograd.gradcheck(run, (layers, mix.scalars, mix.gamma))
-
-
-@pytest.mark.parametrize(
-    ("layers", "mask"),
-    [
-        (torch.zeros(3, 2, 4, 5), torch.ones(2, 4)),  # not of truth values
-        (torch.zeros(3, 2, 4, 5), torch.ones(4, 2, dtype=torch.bool)),
-        (torch.zeros(2, 4, 5), torch.ones(2, 4, dtype=torch.bool)),
-        (torch.zeros(3, 2, 4, 5, dtype=torch.long), torch.ones(2, 4, dtype=torch.bool)),
-    ],
-)
-def test_annotations_refuse_wrong_layers_and_masks(layers, mask) -> None:
-    """By jaxtyping's hook, which the tests run under. A wrong number of layers is the einsum's own to refuse."""
-    with pytest.raises(Exception, match=r"(?i)type-check error|jaxtyping"):
-        ScalarMix(3)(layers, mask)
-    with pytest.raises(RuntimeError, match="einsum"):
-        ScalarMix(4)(torch.zeros(3, 2, 4, 5), torch.ones(2, 4, dtype=torch.bool))
-
-
 # Elmo
 
 
