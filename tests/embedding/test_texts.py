@@ -59,6 +59,12 @@ def test_lists_of_tokens_give_plain_arrays(embedder):
         assert len(embedder.embed(["They", "play", "."])) == 3  # texts, each of one word
 
 
+def test_texts_and_tokens_in_one_call_are_refused(embedder):
+    for given, place in ((["a b", ["fine"]], "text 1"), ([["fine"], "a b"], "sentence 1")):
+        with refused(place):
+            list(embedder.embed_stream(given))
+
+
 def test_one_text_and_any_iterable(embedder):
     expected = embedder.embed(TEXTS, "top", "mean")
     np.testing.assert_allclose(embedder.embed(TEXTS[0], "top", "mean"), expected[0], atol=1e-5)
@@ -88,27 +94,6 @@ def test_a_word_has_its_vector(embedder):
             vectors.word(*absent)
     with pytest.raises(InputError, match="pool"):
         embedder.embed(TEXTS[0], pool="mean").word("play")
-
-
-@pytest.mark.parametrize(
-    ("given", "row"),
-    [
-        (["a", None], "text 1"),
-        ([float("nan"), "a"], "text 0"),
-        (["a", 3], "text 1"),
-        (pd.Series(["a", "b", float("nan")], index=["x", "y", "z"]), "row 'z'"),
-        (pd.Series(["a", pd.NA], dtype="string", index=[4, 8]), "row '8'"),
-        (pd.Series([["a"], None], index=["x", "y"]), "row 'y'"),
-        (pd.Series([["a"], ["b", 3]], index=[4, 8]), "row '8'"),
-        ([["a"], None], "sentence 1"),
-        (pd.DataFrame({"text": ["a"]}), "frame['text']"),
-        (7, "7 is given"),
-        ({"a", "b"}, "order"),
-    ],
-)
-def test_what_is_no_text_is_named_with_its_row(embedder, given, row):
-    with refused(*row.split("; ")):
-        embedder.embed(given)
 
 
 def test_tensors(embedder):
