@@ -16,7 +16,6 @@ from elmo.model.bilm import BiLMConfig
 from elmo.model.lstm import LstmConfig
 
 LSTM, CNN = CONFIG.lstm, CONFIG.char_cnn
-assert CNN is not None
 CONFIGS = {
     "usual": CONFIG,
     "no highway": BiLMConfig(LSTM, replace(CNN, n_highway=0)),

@@ -67,15 +67,6 @@ def test_loading_gives_the_bits_of_the_documented_layout(folder):
             assert np.array_equal(weight.numpy().view(np.uint32), by_numpy(arrays, f"{part}.{name}").view(np.uint32))
 
 
-def test_numbers_are_within_half_a_unit_of_their_row(folder):
-    before, after = (
-        large_model().weights["layers.0.weight_input"],
-        formats.load(folder).weights["layers.0.weight_input"],
-    )
-    unit = before.abs().amax(-1, keepdim=True) / 127
-    assert ((before - after).abs() <= 0.5001 * unit).all()
-
-
 def test_a_quarter_of_the_size(folder, tmp_path):
     native.save(large_model(), tmp_path / "full")
     sizes = [(path / native.WEIGHTS).stat().st_size for path in (folder, tmp_path / "full")]
@@ -108,7 +99,7 @@ def test_any_row_comes_back_from_its_own_integers(seed, exponent, sort):
     assert torch.equal(int8_rows.decode(*again), once)
 
 
-def test_a_row_of_zeros_stays(tmp_path):
+def test_a_row_of_zeros_stays():
     integers, scales = int8_rows.encode(torch.zeros(2, 40))
     assert not integers.any()
     assert torch.equal(int8_rows.decode(integers, scales), torch.zeros(2, 40))
@@ -122,42 +113,22 @@ def test_what_is_not_finite_is_not_stored(tmp_path):
     assert not (tmp_path / "model").exists()
 
 
-def without_scales(arrays: dict[str, np.ndarray]) -> None:
-    del arrays[SCALES]
-
-
-def without_rows(arrays: dict[str, np.ndarray]) -> None:
-    arrays[MATRIX] = arrays[MATRIX].astype(np.float16)
-
-
-def with_other_rows(arrays: dict[str, np.ndarray]) -> None:
-    arrays[SCALES] = np.ascontiguousarray(arrays[SCALES][:, 1:])
-
-
-def with_half_scales(arrays: dict[str, np.ndarray]) -> None:
-    arrays[SCALES] = arrays[SCALES].astype(np.float16)
-
-
-def with_a_scale_of_nothing(arrays: dict[str, np.ndarray]) -> None:
-    arrays["scales.bilm.layers.9.weight_input"] = np.ones(3, np.float32)
-
-
-HEADERS = {
-    without_scales: "missing",
-    without_rows: "no weight of 8-bit integers",
-    with_other_rows: "one scale",
-    with_half_scales: "one scale",
-    with_a_scale_of_nothing: "no weight of 8-bit integers",
+DAMAGES = {
+    "without scales": (lambda arrays: {SCALES: None}, "missing"),
+    "without rows": (lambda arrays: {MATRIX: arrays[MATRIX].astype(np.float16)}, "no weight of 8-bit integers"),
+    "of other rows": (lambda arrays: {SCALES: np.ascontiguousarray(arrays[SCALES][:, 1:])}, "one scale"),
+    "of half precision": (lambda arrays: {SCALES: arrays[SCALES].astype(np.float16)}, "one scale"),
+    "of nothing": (lambda arrays: {"scales.bilm.layers.9.bias": np.ones(3, np.float32)}, "no weight of 8-bit integers"),
 }
 
 
-@pytest.mark.parametrize("damage", HEADERS, ids=lambda damage: damage.__name__)
-def test_weights_and_scales_that_do_not_match_are_refused(folder, damage):
-    arrays = load_file(folder / native.WEIGHTS)
-    damage(arrays)
-    save_file(arrays, folder / native.WEIGHTS)
+@pytest.mark.parametrize("case", DAMAGES)
+def test_weights_and_scales_that_do_not_match_are_refused(folder, case):
+    arrays, (damage, said) = load_file(folder / native.WEIGHTS), DAMAGES[case]
+    damaged = arrays | damage(arrays)
+    save_file({name: array for name, array in damaged.items() if array is not None}, folder / native.WEIGHTS)
     for read in (formats.describe, formats.load):
-        with refused("model.safetensors", "layers", HEADERS[damage], "copy it again"):
+        with refused("model.safetensors", "layers", said, "copy it again"):
             read(folder)
 
 
