@@ -36,6 +36,8 @@ except ImportError as error:
 
 LICENSE = "LICENSE"
 """The file of a model's licence, beside its weights."""
+OPTIONS = ("revision", "token", "cache_dir", "force_download", "local_files_only")
+"""The options of `HubModel.from_pretrained`, which are those of the mixin."""
 
 CARD = """---
 {{ card_data }}
@@ -99,17 +101,33 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
         """Loads the model of a folder or a Hub repository, which the Hub's library keeps in its own cache.
 
         `options` are the mixin's: `revision`, `token`, `cache_dir`, `force_download`, `local_files_only` (set by
-        ELMO_OFFLINE). Raises InputError if there is no such model or its files do not fit together.
+        ELMO_OFFLINE). Raises InputError for others, and if there is no such model or its files do not fit together.
         """
+        name = str(pretrained_model_name_or_path)
+        if unknown := sorted(options.keys() - set(OPTIONS)):
+            raise InputError(
+                f"{', '.join(unknown)}: not an option of HubModel.from_pretrained, which is always strict; it has"
+                f" {', '.join(OPTIONS)}"
+            )
         if is_offline():
             options["local_files_only"] = True
-        try:  # the mixin is not used, since it reads config.json less strictly and with errors of its own
-            return cls._from_pretrained(model_id=str(pretrained_model_name_or_path), **options)
-        except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
-            why = " ".join(str(error).split())
+        # The mixin is not used, since it reads config.json less strictly and with errors of its own.
+        folder = Path(name)
+        if not name or not folder.is_dir():
+            try:
+                folder = Path(snapshot_download(name, allow_patterns=list(native.FILES), **options))
+            except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
+                why = " ".join(str(error).split())
+                raise InputError(f"{name}: not a folder, and not available from the Hub ({why})") from error
+        if not native.recognizes(folder):
+            native.check_json(folder)
             raise InputError(
-                f"{pretrained_model_name_or_path}: not a folder, and not available from the Hub ({why})"
-            ) from error
+                f"{name}: has no {native.CONFIG} of the format {native.FORMAT!r}; other formats are read from"
+                " files: elmo.load, elmo convert"
+            )
+        model = native.load(folder)
+        check_finite(name, model)
+        return cls.of(model)
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
         """Uploads the files to a repository, created if necessary; returns the commit's address.
@@ -118,44 +136,6 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
         """
         card = {"repository": repo_id} | (options.pop("model_card_kwargs", None) or {})
         return super().push_to_hub(repo_id, model_card_kwargs=card, **options)
-
-    @classmethod
-    def _from_pretrained(
-        cls,
-        *,
-        model_id: str,
-        revision: str | None = None,
-        cache_dir: str | Path | None = None,
-        force_download: bool = False,
-        local_files_only: bool = False,
-        token: str | bool | None = None,
-        **others: Any,
-    ) -> Self:
-        for name in ("config", "proxies", "resume_download"):  # options of the mixin, the latter before version 1.0
-            others.pop(name, None)
-        if others:
-            raise InputError(f"{', '.join(others)}: not an option of HubModel.from_pretrained, which is always strict")
-        folder = Path(model_id)
-        if not model_id or not folder.is_dir():
-            fetched = snapshot_download(
-                model_id,
-                revision=revision,
-                cache_dir=cache_dir,
-                force_download=force_download,
-                local_files_only=local_files_only,
-                token=token,
-                allow_patterns=list(native.FILES),
-            )
-            folder = Path(fetched)
-        if not native.recognizes(folder):
-            native.check_json(folder)
-            raise InputError(
-                f"{model_id}: has no {native.CONFIG} of the format {native.FORMAT!r}; other formats are read from"
-                " files: elmo.load, elmo convert"
-            )
-        model = native.load(folder)
-        check_finite(model_id, model)
-        return cls.of(model)
 
     def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
         """Writes a folder that `from_pretrained` and `elmo.load` open; keeps an existing README.
@@ -207,11 +187,12 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
             "dim": 2 * lstm.projection_dim,
         }
         made = super().generate_model_card(*args, **(values | kwargs))
-        for name in ("license", "language"):
-            if isinstance(value := beside.card.get(name, _spoken(beside.text) if name == "language" else None), str):
-                is_spdx = name == "license" and " " not in value
-                setattr(made.data, name, value.lower() if is_spdx else value)  # the Hub's names are those in lower case
-        made.data.pipeline_tag = "feature-extraction"  # type: ignore[attr-defined]
+        license = beside.card.get("license")
+        if isinstance(license, str) and " " not in license:
+            license = license.lower()  # as the Hub writes the names of licences
+        for name, value in {"license": license, "language": language, "pipeline_tag": "feature-extraction"}.items():
+            if isinstance(value, str):
+                setattr(made.data, name, value)
         return made
 
 
@@ -250,18 +231,17 @@ def prepare(path: str | Path, repository: str, folder: Path, license: str | None
     given = {"license": license, "language": language}
     card = model.card | {name: value for name, value in given.items() if value is not None}
     made = HubModel.of(replace(model, card=card))
-    if native.recognizes(found):
-        home = found if found.is_dir() else found.parent
+    home, is_native = found if found.is_dir() else found.parent, native.recognizes(found)
+    if is_native:
         for name in (*native.FILES, LICENSE):
             if (home / name).is_file():
                 shutil.copyfile(home / name, folder / name)
     else:
-        home = found.parent
         native.save(made.stored(), folder, overwrite=True)
     title = card.get("name", repository.partition("/")[2])
     readme = made.generate_model_card(repository=repository, title=title)
     text = str(readme)
-    if native.recognizes(found) and (home / "README.md").is_file():
+    if is_native and (home / "README.md").is_file():
         own = _read_text(home / "README.md")
         if own.startswith("---") and (license or language):
             raise InputError(
