@@ -25,7 +25,7 @@ from elmo.model.lm_head import log_uniform
 from elmo.ops.packed_softmax import PackedSoftmax
 from elmo.pretraining.perplexity import softmax_of
 from elmo.text.characters import encode_words
-from elmo.text.given import check_tokens
+from elmo.text.given import check_sentences, token_lists
 from elmo.text.marks import BOS, EOS
 from elmo.text.normalization import respell_before, respell_function
 
@@ -98,18 +98,15 @@ class Scorer:
 
         Raises InputError for a string instead of a list of tokens.
         """
-        if isinstance(sentences, str):
-            check_tokens(sentences)
         batch: list[list[str]] = []
         longest = 0
-        for sentence in sentences:
-            check_tokens([sentence])
+        for sentence in check_sentences(sentences):
             longest = max(longest, len(sentence) + 2)
             if batch and (len(batch) + 1) * longest > BATCH_TOKENS:
                 yield from self._score(batch)
                 self._between()
                 batch, longest = [], len(sentence) + 2
-            batch.append(list(sentence))
+            batch.append(sentence)
         if batch:
             yield from self._score(batch)
 
@@ -136,8 +133,7 @@ class Scorer:
     @torch.inference_mode()
     def distributions(self, sentence: Sequence[str], positions: Iterable[int]) -> Iterator[Float[Tensor, "2 V"]]:
         """Yields the log-probabilities of all words at each position, given the tokens before it and after it."""
-        check_tokens([sentence])
-        forward, backward = self._top([list(sentence)])  # each 1 T+1 P
+        forward, backward = self._top(token_lists([sentence]))  # each 1 T+1 P
         for position in positions:
             hidden = torch.stack([forward[0, position], backward[0, position + 1]])
             yield torch.log_softmax((hidden @ self.lm_head.weight.T + self.lm_head.bias).double(), dim=1)

@@ -12,7 +12,6 @@ from command import run
 from refusals import refusal, refused
 from torch import Tensor
 
-from elmo.errors import InputError
 from elmo.formats import Model, native
 from elmo.pretraining import scoring
 from elmo.pretraining.perplexity import perplexity_report
@@ -122,8 +121,8 @@ def test_substitutes_that_cannot_be_found_are_named(model, arguments, message):
 
 
 def test_scores_of_a_string_are_refused(model):
-    for wrong in ("the oak", ["the oak"]):
-        with pytest.raises(InputError, match="'the oak'"):
+    for wrong, where in (("the oak", "string"), ([["elm"], "the oak"], "sentence 1")):
+        with refused("'the oak'", where):
             list(score(model, wrong))
 
 
