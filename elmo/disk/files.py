@@ -230,7 +230,7 @@ def _is_loop(path: Path) -> bool:
 
 def _sync(path: Path) -> None:
     """Flushes to disk before the move, since a power cut could otherwise leave an empty file of the final name."""
-    for part in _files(path):
+    for part in filter(Path.is_file, path.rglob("*") if path.is_dir() else [path]):
         with part.open("rb+") as file:
             os.fsync(file.fileno())
 
@@ -289,8 +289,3 @@ def _delete(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-def _files(path: Path) -> list[Path]:
-    """The file, or all files below the folder; empty if nothing exists."""
-    return [file for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file()]

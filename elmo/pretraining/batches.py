@@ -81,7 +81,6 @@ class LmReader:
     def __init__(
         self, ids: Ids, vocabulary: Vocabulary, config: ReaderConfig, position: dict[str, Any] | None = None
     ) -> None:
-        _check(config)
         self._pieces = document_pieces(ids, config.document_characters)
         if all(piece.begin == piece.end for file in self._pieces for piece in file):
             raise InputError(f"{', '.join(ids.names[:3])}: no text in the corpus; give files that contain words")
@@ -104,7 +103,7 @@ class LmReader:
         return self.batch(window, self.position())
 
     def places(self) -> Places:
-        """Returns the next window of every stream. Raises StopIteration if all are at their end."""
+        """Returns the next window of every stream; a stream at its end has no places."""
         shape = len(self._streams), self.config.window
         window = Places(np.full(shape, -1, np.int64), np.ones(shape, np.bool_))
         for stream, *row in zip(self._streams, *window, strict=True):
@@ -220,10 +219,3 @@ class LmReader:
             documents = islice(self._epoch(end.epoch), end.ordinal, None)
         self._tokens = position["tokens"]
         return Dealer(self._epoch, config.epochs, position["dealt"], end, documents)
-
-
-def _check(config: ReaderConfig) -> None:
-    if config.window < 1:
-        raise InputError(f"window is {config.window}; at least 1 position is needed")
-    if config.streams < 1 or config.streams % config.world:
-        raise InputError(f"streams is {config.streams}; a multiple of {config.world} processes is expected")

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ from elmo.text import corpus, tokenizer
 from elmo.text.marks import BOS, EOS
 from elmo.text.normalization import respell_function
 from elmo.text.tokenizer import TextConfig, Tokenizer, text_values
-from elmo.text.vocabulary import CorpusCounts, Vocabulary
+from elmo.text.vocabulary import CorpusCounts, Vocabulary, ranked
 
 END, BEGIN = 0, 1
 """The ids of `</S>` and `<S>`; a word of the text that is spelled like them has an id of its own."""
@@ -84,8 +84,7 @@ class Ids:
 
     def ranked(self) -> list[tuple[str, int]]:
         """Returns words and counts, the most frequent first."""
-        counted = zip(self.words[2:], self.counts[2:].tolist(), strict=True)
-        return sorted(counted, key=lambda item: (-item[1], item[0]))
+        return ranked(zip(self.words[2:], self.counts[2:].tolist(), strict=True))
 
     def totals(self) -> CorpusCounts:
         """The totals of the text, before any vocabulary covers its words."""
@@ -123,7 +122,7 @@ class Ids:
     def only(self, files: Sequence[int]) -> "Ids":
         """Returns the text of some files only."""
         chosen = {name: [getattr(self, name)[file] for file in files] for name in ("files", "sizes", "names")}
-        return Ids(**{**{name: getattr(self, name) for name in self.__dataclass_fields__}, **chosen})
+        return replace(self, **chosen)
 
 
 def kept_ids(folder: Path, paths: Sequence[Path], text: TextConfig, any_version: bool = False) -> Ids | None:

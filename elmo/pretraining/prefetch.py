@@ -18,22 +18,24 @@ from elmo.pretraining.ids import Ids, processes_are_forked
 from elmo.text.vocabulary import Vocabulary
 from elmo.types import LmBatch
 
+DEPTH = 8
+"""The number of batches that are read ahead."""
+
 
 def prefetch(
     ids: Ids,
     vocabulary: Vocabulary,
     config: ReaderConfig,
     position: dict[str, Any] | None = None,
-    workers: int = 1,
-    depth: int = 8,
+    ahead: bool = True,
     reader: Callable[..., Iterator[LmBatch]] = LmReader,
 ) -> Generator[LmBatch, None, None]:
-    """Yields the batches of `reader`, of which another process makes up to `depth` ahead; `close` ends the process.
+    """Yields the batches of `reader`, of which another process makes up to `DEPTH` ahead; `close` ends the process.
 
-    With 0 workers, this process makes them. InputError and OSError of the other process are raised here as they are;
+    Without `ahead`, this process makes them. InputError and OSError of the other process are raised here as they are;
     a RuntimeError has the traceback of any other error.
     """
-    if workers == 0:
+    if not ahead:
         yield from reader(ids, vocabulary, config, position)
         return
     windows = _Windows(reader, ids, vocabulary, config, position)
@@ -43,7 +45,7 @@ def prefetch(
         windows,
         batch_size=None,
         num_workers=1,
-        prefetch_factor=depth,
+        prefetch_factor=DEPTH,
         generator=own,
         collate_fn=_unchanged,
         multiprocessing_context="fork" if processes_are_forked() else None,

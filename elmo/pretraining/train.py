@@ -180,7 +180,7 @@ def _prepare(
         )
     else:
         kind = LmReader if config.shares == 1 else SharedReader
-        batches = prefetch(ids, vocabulary, reader, begin.position, int(config.prefetch), reader=kind)
+        batches = prefetch(ids, vocabulary, reader, begin.position, config.prefetch, reader=kind)
         steps = Steps(training, batches, state)
     measured_on = HeldOut(heldout, config.text, vocabulary, config.model.ids_per_token, config.evaluate_words)
     return _Run(

@@ -23,7 +23,6 @@ from elmo.text.normalization import respell_before
 from elmo.text.vocabulary import Vocabulary
 from elmo.types import Batch
 
-S = TypeVar("S", bound=Sequence[str])
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

@@ -34,7 +34,7 @@ MOST_PASSES = 4
 Respell = Callable[[str], str]
 
 
-def check_steps(steps: Sequence[str], where: str = "normalize") -> None:
+def check_steps(steps: Sequence[str]) -> None:
     """Raises ConfigError for a step that does not exist, occurs twice, or makes something that another would change."""
     replaced: dict[str, str] = {}
     for step in steps:
@@ -43,18 +43,18 @@ def check_steps(steps: Sequence[str], where: str = "normalize") -> None:
         character, arrow, text = step[:1], step[1:2], step[2:]
         if arrow != ">" or any(part.isspace() for part in step):
             raise ConfigError(
-                f"{where} has {step!r}; allowed: {', '.join(NAMED)}, and replacements of one character, such as 'v>u'"
+                f"normalize has {step!r}; allowed: {', '.join(NAMED)}, and replacements of one character, such as 'v>u'"
             )
         if character in replaced:
-            raise ConfigError(f"{where} replaces {character!r} twice; keep one of them")
+            raise ConfigError(f"normalize replaces {character!r} twice; keep one of them")
         replaced[character] = text
     if len(set(steps)) < len(steps):
-        raise ConfigError(f"{where} has a step twice: {', '.join(steps)}; keep one of them")
+        raise ConfigError(f"normalize has a step twice: {', '.join(steps)}; keep one of them")
     once = _once(tuple(steps))
     for character, text in replaced.items():
         if once(text) != text:
             raise ConfigError(
-                f"{where} has '{character}>{text}', but other steps change {text!r} to {once(text)!r}; write what the"
+                f"normalize has '{character}>{text}', but other steps change {text!r} to {once(text)!r}; write what the"
                 " word shall have in the end"
             )
 

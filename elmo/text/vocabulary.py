@@ -74,7 +74,7 @@ class Vocabulary:
     @property
     def unknown(self) -> int:
         """The id of words that are not in the vocabulary."""
-        return self._unknown
+        return self._ids[UNKNOWN]
 
     @cached_property
     def sha256(self) -> str:
@@ -122,10 +122,6 @@ class Vocabulary:
     def _ids(self) -> dict[str, int]:
         return {word: index for index, word in enumerate(self.words)}
 
-    @cached_property
-    def _unknown(self) -> int:
-        return self._ids[UNKNOWN]
-
     def _bytes(self) -> bytes:
         text = "".join(f"{word}\n" for word in self.words)
         if text.count("\n") != len(self.words):
@@ -169,31 +165,32 @@ class CorpusCounts:
     """The number of characters of all tokens, a lower bound like `types`."""
 
 
-@dataclass(frozen=True)
-class WordCounts:
-    """How often every word occurs in a text."""
-
-    words: Counter[str]
-    """The words with their counts, without the rarest ones if there were too many to keep."""
-    tokens: int
-    sentences: int
-
-    def ranked(self) -> list[tuple[str, int]]:
-        """Returns words and counts, the most frequent first."""
-        return sorted(self.words.items(), key=lambda item: (-item[1], item[0]))
-
-    def counts(self) -> CorpusCounts:
-        """The totals of these words, before any vocabulary covers them."""
-        characters = sum(len(word) * count for word, count in self.words.items())
-        return CorpusCounts(self.tokens, self.sentences, len(self.words), 0, characters)
+def ranked(counted: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Returns words and counts, the most frequent first; equally frequent words are in their own order."""
+    return sorted(counted, key=lambda item: (-item[1], item[0]))
 
 
-def count_words(
+def choose_words(
+    ranked: Iterable[tuple[str, int]], counts: CorpusCounts, max_size: int, min_count: int
+) -> tuple[Vocabulary, CorpusCounts]:
+    """Returns the first words of `ranked` after `<S>`, `</S>` and `<UNK>`, `max_size` in all."""
+    if max_size <= len(SPECIAL):
+        raise InputError(f"max_size is {max_size}; more than {len(SPECIAL)} are needed to hold any word of the text")
+    frequent = takewhile(lambda item: item[1] >= min_count, ranked)
+    chosen = (item for item in frequent if item[0] not in (*SPECIAL, SKIPPED))
+    kept = list(islice(chosen, max_size - len(SPECIAL)))
+    vocabulary = Vocabulary(SPECIAL + tuple(word for word, _ in kept))
+    return vocabulary, replace(counts, covered=sum(count for _, count in kept))
+
+
+def count_vocabulary(
     sentences: Iterable[Sequence[str]],
+    max_size: int = 50_000,
+    min_count: int = 2,
     progress: Callable[[int], None] | None = None,
     max_types: int = 4_000_000,
-) -> WordCounts:
-    """Counts the words of `sentences`; `progress` is called with the tokens read so far.
+) -> tuple[Vocabulary, CorpusCounts]:
+    """Counts the words of `sentences` for `choose_words`; `progress` is called with the tokens read so far.
 
     The memory is bounded: if the table exceeds `max_types`, its rarest words are dropped, and if words longer than
     `LONG` exceed `LONG * max_types` characters, the rarest of them are dropped.
@@ -213,32 +210,9 @@ def count_words(
             reported = tokens
     if progress is not None:
         progress(tokens)
-    return WordCounts(table, tokens, n_sentences)
-
-
-def choose_words(
-    ranked: Iterable[tuple[str, int]], counts: CorpusCounts, max_size: int, min_count: int
-) -> tuple[Vocabulary, CorpusCounts]:
-    """Returns the most frequent words of `WordCounts.ranked` after `<S>`, `</S>` and `<UNK>`, `max_size` in all."""
-    if max_size <= len(SPECIAL):
-        raise InputError(f"max_size is {max_size}; more than {len(SPECIAL)} are needed to hold any word of the text")
-    frequent = takewhile(lambda item: item[1] >= min_count, ranked)
-    chosen = (item for item in frequent if item[0] not in (*SPECIAL, SKIPPED))
-    kept = list(islice(chosen, max_size - len(SPECIAL)))
-    vocabulary = Vocabulary(SPECIAL + tuple(word for word, _ in kept))
-    return vocabulary, replace(counts, covered=sum(count for _, count in kept))
-
-
-def count_vocabulary(
-    sentences: Iterable[Sequence[str]],
-    max_size: int = 50_000,
-    min_count: int = 2,
-    progress: Callable[[int], None] | None = None,
-    max_types: int = 4_000_000,
-) -> tuple[Vocabulary, CorpusCounts]:
-    """Calls `count_words`, then `choose_words`."""
-    table = count_words(sentences, progress, max_types)
-    return choose_words(table.ranked(), table.counts(), max_size, min_count)
+    characters = sum(len(word) * count for word, count in table.items())
+    counts = CorpusCounts(tokens, n_sentences, len(table), 0, characters)
+    return choose_words(ranked(table.items()), counts, max_size, min_count)
 
 
 def _long(word: str) -> int:
@@ -247,7 +221,7 @@ def _long(word: str) -> int:
 
 
 def _bound(table: Counter[str], max_types: int) -> int:
-    """Halves what exceeds the bounds of `count_words`; returns the characters of the long words that are left."""
+    """Halves what exceeds the bounds of `count_vocabulary`; returns the characters of the long words that are left."""
     if len(table) > max_types:
         _prune(table, max_types // 2, lambda word: 1)
     long = sum(map(_long, table))

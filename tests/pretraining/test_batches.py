@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from refusals import refused
 from window_corpus import CONFIG, LINES, VOCABULARY, WORDS, streams_of, write, write_corpus
 
-from elmo.errors import InputError
 from elmo.pretraining.batches import IGNORED, LmReader, ReaderConfig
 from elmo.pretraining.ids import make_ids
 from elmo.pretraining.prefetch import prefetch
@@ -133,16 +132,6 @@ def test_resuming_reads_raw_text_as_spacy_cuts_it(tmp_path):
         assert same(batches[number + 1], next(resumed))
 
 
-@pytest.mark.parametrize("world", [2, 3])
-def test_ranks_read_what_one_process_reads(paths, world):
-    whole = streams_of(list(islice(LmReader(make_ids(paths, LINES), VOCABULARY, CONFIG), 60)))
-    parts = []
-    for rank in range(world):
-        config = replace(CONFIG, rank=rank, world=world)
-        parts += streams_of(list(islice(LmReader(make_ids(paths, LINES), VOCABULARY, config), 60)))
-    assert parts == whole
-
-
 def test_one_pass_reads_every_rank_to_its_end(paths):
     config = replace(CONFIG, epochs=1)
     whole = streams_of(list(LmReader(make_ids(paths, LINES), VOCABULARY, config)))
@@ -200,15 +189,6 @@ def test_an_empty_corpus_is_an_error_in_any_mode(tmp_path, text):
             next(LmReader(make_ids([path], LINES), VOCABULARY, replace(CONFIG, epochs=epochs)))
 
 
-def test_settings_that_cannot_be_are_named(paths):
-    for config, message in [
-        (replace(CONFIG, streams=5, world=2), "streams is 5; 2 processes"),
-        (replace(CONFIG, window=0), "window is 0"),
-    ]:
-        with refused(*message.split("; ")):
-            LmReader(make_ids(paths, LINES), VOCABULARY, config)
-
-
 def test_a_position_of_another_run_is_refused(paths):
     position = next(LmReader(make_ids(paths, LINES), VOCABULARY, CONFIG)).position
     for config, message in [
@@ -225,22 +205,21 @@ def test_a_position_of_another_run_is_refused(paths):
     with refused("word 99", "changed"):
         LmReader(make_ids(paths, LINES), VOCABULARY, CONFIG, otherwise)
     paths[0].write_text("oak elm\n")
-    with pytest.raises(InputError, match="has corpus") as raised:
+    with refused("corpus"):
         LmReader(make_ids(paths, LINES), VOCABULARY, CONFIG, position)
-    assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_prefetch_gives_the_same_batches(paths, workers):
+@pytest.mark.parametrize("ahead", [False, True])
+def test_prefetch_gives_the_same_batches(paths, ahead):
     expected = list(islice(LmReader(make_ids(paths, LINES), VOCABULARY, CONFIG), 6))
-    batches = prefetch(make_ids(paths, LINES), VOCABULARY, CONFIG, workers=workers)
+    batches = prefetch(make_ids(paths, LINES), VOCABULARY, CONFIG, ahead=ahead)
     assert all(same(a, b) for a, b in zip(expected, islice(batches, len(expected)), strict=True))
     batches.close()
-    resumed = prefetch(make_ids(paths, LINES), VOCABULARY, CONFIG, expected[2].position, workers)
+    resumed = prefetch(make_ids(paths, LINES), VOCABULARY, CONFIG, expected[2].position, ahead)
     assert same(next(resumed), expected[3])
     resumed.close()
     assert multiprocessing.active_children() == []
-    assert len(list(prefetch(make_ids(paths, LINES), VOCABULARY, replace(CONFIG, epochs=1), workers=workers))) > 10
+    assert len(list(prefetch(make_ids(paths, LINES), VOCABULARY, replace(CONFIG, epochs=1), ahead=ahead))) > 10
 
 
 def test_prefetch_gives_the_same_batches_where_no_process_is_forked(paths):
@@ -275,12 +254,12 @@ def test_a_program_without_a_main_guard_reads_ahead_under_the_default_of_python_
     assert int(done.stdout) > 10, done.stderr
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_prefetch_raises_errors_of_the_user_as_they_are(paths, workers):
+@pytest.mark.parametrize("ahead", [False, True])
+def test_prefetch_raises_errors_of_the_user_as_they_are(paths, ahead):
     ids = make_ids(paths, LINES)
     position = next(LmReader(ids, VOCABULARY, CONFIG)).position | {"corpus": "another"}
     with refused("'another'"):
-        list(prefetch(ids, VOCABULARY, CONFIG, position, workers=workers))
+        list(prefetch(ids, VOCABULARY, CONFIG, position, ahead=ahead))
 
 
 def failing_reader(*_):

@@ -1,9 +1,9 @@
 """A text as ids: kept, made by several processes, and refused when it changes or is damaged."""
 
-import json
 import os
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from elmo.pretraining import ids as module
 from elmo.pretraining.ids import Ids, keep_ids, kept_ids, make_ids
 from elmo.text import corpus
 from elmo.text.tokenizer import WHITESPACE, TextConfig, Tokenizer
-from elmo.text.vocabulary import SPECIAL, Vocabulary, count_words
+from elmo.text.vocabulary import SPECIAL, Vocabulary, count_vocabulary
 
 WORD = st.text(st.characters(exclude_categories=["Z", "C"]), min_size=1, max_size=3) | st.sampled_from(["<S>", "</S>"])
 TEXTS = st.lists(
@@ -60,9 +60,11 @@ def test_ids_are_the_text_also_kept(tmp_path_factory, texts):
     ids = make_ids(paths, WHITESPACE)
     expected = list(corpus.corpus_sentences(paths, Tokenizer(WHITESPACE)))
     assert sentences_of(ids) == expected
-    table = count_words(expected)
-    assert ids.ranked() == table.ranked()
-    assert ids.totals() == table.counts()
+    vocabulary, counts = count_vocabulary(expected, max_size=1000, min_count=1)
+    table = Counter(chain.from_iterable(expected))
+    assert dict(ids.ranked()) == table
+    assert [word for word, _ in ids.ranked() if word not in SPECIAL] == list(vocabulary.words[len(SPECIAL) :])
+    assert ids.totals() == replace(counts, covered=0)
     assert ids.ends.tolist() == np.cumsum([len(each) + 1 for each in expected]).tolist()
     keep_ids(folder / "text", ids, paths, WHITESPACE)
     kept = kept_ids(folder / "text", paths, WHITESPACE)
@@ -127,9 +129,8 @@ def test_a_text_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
             file.write("c\n")
 
     monkeypatch.setattr(corpus, "file_paragraphs", growing)
-    with refused("0.txt", "changed") as raised:
+    with refused("0.txt", "changed"):
         make_ids(paths, WHITESPACE)
-    assert "\n" not in str(raised.value)
 
 
 def test_ids_of_a_respelled_text_are_kept(tmp_path):
@@ -146,10 +147,12 @@ def test_kept_ids_are_of_one_text_read_in_one_way(tmp_path, monkeypatch):
     keep_ids(folder, make_ids(paths, WHITESPACE), paths, WHITESPACE)
     assert kept_ids(folder, paths, WHITESPACE) is not None
     assert kept_ids(folder, paths, TextConfig()) is None
+    with monkeypatch.context() as patch:
+        patch.setattr("elmo.text.tokenizer.VERSION", 0)
+        assert kept_ids(folder, paths, WHITESPACE) is None
+        assert kept_ids(folder, paths, WHITESPACE, any_version=True) is not None
     os.utime(paths[0], ns=(1, 1))  # a text of the same size that was written since
     assert kept_ids(folder, paths, WHITESPACE) is None
-    assert kept_ids(folder, paths, WHITESPACE, any_version=True) is not None
-    monkeypatch.setattr("elmo.text.tokenizer.VERSION", 0)
     assert kept_ids(folder, paths, WHITESPACE, any_version=True) is not None
     paths[0].write_text("a b c\n", encoding="utf-8")
     assert kept_ids(folder, paths, WHITESPACE, any_version=True) is None
@@ -170,17 +173,14 @@ def test_damaged_ids_are_refused_with_the_remedy(tmp_path, file, damage):
     paths, folder = write(tmp_path, [[[["a", "b"]]]]), tmp_path / "text"
     keep_ids(folder, make_ids(paths, WHITESPACE), paths, WHITESPACE)
     (folder / file).write_bytes(damage((folder / file).read_bytes()))
-    with refused("text", "damaged", "remove") as raised:
+    with refused("text", "damaged", "remove"):
         kept_ids(folder, paths, WHITESPACE)
-    assert "\n" not in str(raised.value)
 
 
 def test_what_a_killed_process_leaves_does_not_count(tmp_path):
     paths, folder = write(tmp_path, [[[["a", "b"]]]]), tmp_path / "text"
     ids = make_ids(paths, WHITESPACE)
     keep_ids(folder, ids, paths, WHITESPACE)
-    record = json.loads((folder / "text.json").read_text(encoding="utf-8"))
-    assert Counter(record)["positions"] == 3
     (folder / "text.json").unlink()
     (folder / "tokens.bin.part").write_bytes(b"123")
     assert kept_ids(folder, paths, WHITESPACE) is None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from refusals import refused
 
 from elmo.errors import InputError
-from elmo.text.vocabulary import LONG, SKIPPED, SPECIAL, Vocabulary, count_vocabulary, count_words
+from elmo.text.vocabulary import LONG, SKIPPED, SPECIAL, Vocabulary, count_vocabulary
 
 WORD = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zs"]), min_size=1, max_size=5)
 SENTENCES = st.lists(st.lists(st.sampled_from([*"abcdefé", "日本", "<S>", "<UNK>"]), max_size=12), max_size=12)
@@ -104,13 +104,13 @@ def test_count_vocabulary_keeps_its_table_small_and_the_frequent_words():
     assert counts.covered == 1000
 
 
-def test_count_words_keeps_few_characters_of_long_words_and_all_words_of_text() -> None:
+def test_counting_keeps_few_characters_of_long_words_and_all_words_of_text() -> None:
     text = [[f"rare{n}", "long" * 20] for n in range(40)]
     mixed = [[*words, f"{100 + n}" * 1000] for n, words in enumerate(text)]
-    table, bounded = count_words(mixed), count_words(mixed, max_types=100)
-    assert sum(map(len, table.words)) > 40 * 3000
-    assert sum(map(len, bounded.words)) < 100 * LONG + 40 * 6
-    assert bounded.words.items() >= count_words(text).words.items()
+    kept = {most: count_vocabulary(mixed, min_count=1, max_types=most)[0].words for most in (100, 10_000)}
+    assert sum(map(len, kept[10_000])) > 40 * 3000
+    assert sum(map(len, kept[100])) < 100 * LONG + 40 * 6
+    assert {word for words in text for word in words} < set(kept[100])
 
 
 def test_count_vocabulary_tells_its_progress():
