@@ -18,6 +18,7 @@ from elmo.embedding.store import read_vectors
 from elmo.errors import InputError
 
 BATCH_TOKENS = 16  # a chunk is 128 tokens, some 15 sentences
+WARM = {"state": "warm", "warm_text": ["a b"]}
 KNOWN_WORDS = 15  # of the table of words, which is emptied now and then
 
 
@@ -34,18 +35,13 @@ class BrokenError(Exception):
     """The machine goes down."""
 
 
-def break_off(text, output, rows, **options):
+def break_off(text, output, rows, made=None, **options):
     def progress(done, _total):
         if done == rows:
             raise BrokenError
 
     with pytest.raises(BrokenError):
-        embed_file(embedder(), text, output, progress=progress, resume=True, **options)
-
-
-def test_a_resumable_dump_says_the_name_that_it_was_given(text, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert str(embed_file(embedder(), text, "v.npz", resume=True).path) == "v.npz"
+        embed_file(made or embedder(), text, output, progress=progress, resume=True, **options)
 
 
 @pytest.mark.parametrize(
@@ -81,13 +77,28 @@ def test_a_broken_dump_goes_on_to_the_bytes_of_one_that_was_not(text, tmp_path, 
     assert done.rows == len(text.read_text().splitlines())
 
 
-def test_rows_of_another_model_text_or_choice_are_refused(text, tmp_path):
+@pytest.mark.parametrize(
+    ("before", "after", "chosen", "said"),
+    [
+        ({}, {}, {"layers": "top"}, "layers was 'all'; it is 'top'"),
+        ({}, {}, {"pool": "mean"}, "pool was None; it is 'mean'"),
+        ({}, {}, {"dtype": "float16"}, "dtype was 'float32'; it is 'float16'"),
+        ({}, {"state": "echo"}, {}, "state was 'reset'; it is 'echo'"),
+        ({}, {"batch_tokens": 17}, {}, "batch_tokens was 16; it is 17"),
+        (WARM, WARM | {"warm_text": ["c d"]}, {}, "warm_text was ['a b']; it is ['c d']"),
+    ],
+)
+def test_every_choice_that_rows_depend_on_is_kept(text, tmp_path, before, after, chosen, said):
+    output = tmp_path / "v.npz"
+    first, second = (embedder(**made) for made in (before, after))
+    break_off(text, output, 25, first)
+    with refused("run.json", "remove", *said.split("; ")):
+        embed_file(second, text, output, resume=True, **chosen)
+
+
+def test_rows_of_another_model_or_text_are_refused(text, tmp_path):
     output = tmp_path / "v.npz"
     break_off(text, output, 45)
-    with refused("run.json", "layers", "'all'", "'top'", "remove"):
-        embed_file(embedder(), text, output, "top", resume=True)
-    with refused("batch_tokens", "16", "17"):
-        embed_file(embedder(batch_tokens=17), text, output, resume=True)
     with refused("run.json", "model"):
         embed_file(Embedder(tiny_model(seed=1).bilm(), batch_tokens=BATCH_TOKENS), text, output, resume=True)
     changed = tmp_path / "changed.txt"
@@ -98,35 +109,6 @@ def test_rows_of_another_model_text_or_choice_are_refused(text, tmp_path):
     embed_file(embedder(), text, output, resume=True)
     with refused("state", "carry", "resume"):
         embed_file(embedder(state="carry"), text, tmp_path / "w.npz", resume=True)
-
-
-@pytest.mark.parametrize(
-    ("made", "chosen", "said"),
-    [
-        ({}, {"pool": "mean"}, "pool was None; it is 'mean'"),
-        ({}, {"dtype": "float16"}, "dtype was 'float32'; it is 'float16'"),
-        ({"state": "echo"}, {}, "state was 'reset'; it is 'echo'"),
-    ],
-)
-def test_every_choice_that_rows_depend_on_is_kept(text, tmp_path, made, chosen, said):
-    output = tmp_path / "v.npz"
-    break_off(text, output, 25)
-    with refused(*said.split("; ")):
-        embed_file(embedder(**made), text, output, resume=True, **chosen)
-
-
-def test_rows_after_another_warm_text_are_refused(text, tmp_path):
-    output = tmp_path / "v.npz"
-    warm = [embedder(state="warm", warm_text=[words]) for words in ("a b", "c d")]
-
-    def progress(done, _total):
-        if done == 25:
-            raise BrokenError
-
-    with pytest.raises(BrokenError):
-        embed_file(warm[0], text, output, progress=progress, resume=True)
-    with refused("warm_text", "['a b']", "['c d']"):
-        embed_file(warm[1], text, output, resume=True)
 
 
 @pytest.mark.parametrize("name", ["run.json", "00000000.npz", "00000000.words.npz"])
@@ -216,17 +198,9 @@ def test_of_a_link_what_it_points_to_is_replaced(text, tmp_path, resume):
     link.symlink_to(elsewhere / "real.npz")
     written = embed_file(embedder(), text, link, overwrite=True, resume=resume)
     assert link.is_symlink()
+    assert written.path == link
     with read_vectors(elsewhere / "real.npz") as found:
         assert len(found) == written.rows
-
-
-def test_without_resume_nothing_is_kept(text, tmp_path):
-    def progress(done, _total):
-        raise BrokenError
-
-    with pytest.raises(BrokenError):
-        embed_file(embedder(), text, tmp_path / "v.npz", progress=progress)
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_killed_command_goes_on_to_the_same_bytes(text, tmp_path):
