@@ -10,7 +10,6 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 import torch
@@ -123,14 +122,10 @@ def test_full_disk_at_the_end_of_a_file_leaves_no_index_behind(tmpfs, tmp_path_f
     check_full(tmpfs, output, lambda: embed_file(embedder, source, output, index=tmpfs / "v.jsonl"))
 
 
-def test_full_disk_while_saving_a_native_model(disk):
-    native.save(model(SMALL), disk / "model")
-    check_full(disk, disk / "model", lambda: native.save(model(LARGE), disk / "model", overwrite=True))
-
-
-def test_full_disk_while_saving_a_published_model(disk):
-    allennlp.save(model(SMALL), disk / "model")
-    check_full(disk, disk / "model", lambda: allennlp.save(model(LARGE), disk / "model", overwrite=True))
+@pytest.mark.parametrize("layout", [native, allennlp])
+def test_full_disk_while_saving_a_model(disk, layout):
+    layout.save(model(SMALL), disk / "model")
+    check_full(disk, disk / "model", lambda: layout.save(model(LARGE), disk / "model", overwrite=True))
 
 
 def test_hdf5_reads_back_what_a_full_disk_refused(limited):
@@ -141,6 +136,5 @@ def test_hdf5_reads_back_what_a_full_disk_refused(limited):
         output.file[name] = data
     for name in "abc":
         np.testing.assert_array_equal(output.file[name][()], data)
-    assert isinstance(output.file["a"], h5py.Dataset)
     with pytest.raises(OSError, match="File too large"), output:
         pass

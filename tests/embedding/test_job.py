@@ -22,6 +22,8 @@ from elmo.text.tokenizer import TextConfig, Tokenizer
 
 CONFIG = BiLMConfig(LstmConfig(dim=6, projection_dim=4), CharCnnConfig(embedding_dim=3, filters=((1, 4), (2, 4))))
 LINES = ["The cat sat .", "", "a dog", "   ", "zażółć 東京 \u2028 x", "The cat sat ."]
+TEXT = "\n".join(LINES).encode()
+"""Without a last line end."""
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +31,8 @@ def embedder() -> Embedder:
     return Embedder(BiLM(CONFIG))
 
 
-def written(path: Path, lines: list[str] = LINES, ending: str = "\n") -> Path:
-    path.write_bytes(ending.join([*lines, ""]).encode())
+def written(path: Path, data: bytes = TEXT + b"\n") -> Path:
+    path.write_bytes(data)
     return path
 
 
@@ -63,32 +65,32 @@ def test_layers_dtype_and_progress(tmp_path, embedder):
         assert (found[0].shape, found[0].dtype) == ((4, 8), np.float16)
 
 
-@pytest.mark.parametrize("ending", ["\n", "\r\n"])
-def test_line_ends_and_a_missing_last_one(tmp_path, embedder, ending):
-    source = written(tmp_path / "in.txt", ending=ending)
-    source.write_bytes(source.read_bytes().removesuffix(ending.encode()))
-    embed_file(embedder, source, tmp_path / "out.h5")
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("in.txt", TEXT),
+        ("in.txt", TEXT.replace(b"\n", b"\r\n")),
+        ("in.txt.gz", gzip.compress(TEXT)),
+        ("in.txt.xz", lzma.compress(TEXT)),
+    ],
+    ids=["no last end", "Windows", "gz", "xz"],
+)
+def test_line_ends_and_compressed_text(tmp_path, embedder, name, data):
+    embed_file(embedder, written(tmp_path / name, data), tmp_path / "out.h5")
     check_rows(tmp_path / "out.h5", embedder)
 
 
-@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
-def test_compressed_text(tmp_path, embedder, suffix, compress):
-    source = tmp_path / f"in.txt{suffix}"
-    source.write_bytes(compress("\n".join(LINES).encode()))
-    embed_file(embedder, source, tmp_path / "out.h5")
-    check_rows(tmp_path / "out.h5", embedder)
+def type_in(monkeypatch, data: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
 
 
 def test_lines_and_standard_input(tmp_path, embedder, monkeypatch):
     embed_file(embedder, LINES, tmp_path / "lines.h5")
     check_rows(tmp_path / "lines.h5", embedder)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(LINES).encode()), encoding="utf-8"))
-    embed_file(embedder, "-", tmp_path / "stdin.h5")
-    check_rows(tmp_path / "stdin.h5", embedder)
-    marked = codecs.BOM_UTF8 + "\n".join(LINES).encode()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(marked), encoding="utf-8"))
-    embed_file(embedder, "-", tmp_path / "marked.h5")
-    check_rows(tmp_path / "marked.h5", embedder)
+    for mark in (b"", codecs.BOM_UTF8):
+        type_in(monkeypatch, mark + TEXT)
+        embed_file(embedder, "-", tmp_path / "stdin.h5", overwrite=True)
+        check_rows(tmp_path / "stdin.h5", embedder)
 
 
 def test_output_and_index_are_two_files(tmp_path, embedder):
@@ -98,7 +100,7 @@ def test_output_and_index_are_two_files(tmp_path, embedder):
 
 
 def test_tokenizer_is_that_of_the_model_or_the_given_one(tmp_path):
-    source = written(tmp_path / "in.txt", ["Don't stop."])
+    source = written(tmp_path / "in.txt", b"Don't stop.")
     embedder = Embedder(BiLM(CONFIG), text=TextConfig(tokens="spacy"))
     pytest.importorskip("spacy")
     embed_file(embedder, source, tmp_path / "model.h5")
@@ -109,7 +111,7 @@ def test_tokenizer_is_that_of_the_model_or_the_given_one(tmp_path):
 
 
 def test_a_line_of_any_length_is_one_row(tmp_path, embedder):
-    source = written(tmp_path / "in.txt", ["x" * 10_000, "word " * 2_000, "end"])
+    source = written(tmp_path / "in.txt", b"\n".join([b"x" * 10_000, b"word " * 2_000, b"end"]))
     assert embed_file(embedder, source, tmp_path / "out.h5", layers="top").rows == 3
     with read_vectors(tmp_path / "out.h5") as found:
         assert [found[row].shape[0] for row in range(3)] == [1, 2_000, 1]
@@ -125,26 +127,16 @@ def check_refused(folder: Path, embedder: Embedder, source: Path | str, error: t
     assert sorted(folder.iterdir()) == before
 
 
-def test_a_missing_text_is_named(tmp_path, embedder):
+def test_what_is_no_text_is_named(tmp_path, embedder):
     check_refused(tmp_path, embedder, tmp_path / "none.txt", FileNotFoundError, "none.txt")
-
-
-def test_a_folder_for_a_text_is_named(tmp_path, embedder):
     check_refused(tmp_path, embedder, tmp_path, InputError, "is a folder")
+    check_refused(tmp_path, embedder, written(tmp_path / "empty.txt", b""), InputError, "empty.txt")
 
 
-def test_an_empty_text_is_named(tmp_path, embedder):
-    check_refused(tmp_path, embedder, written(tmp_path / "in.txt", []).parent / "in.txt", InputError, "in.txt")
-
-
-def test_invalid_utf8_is_named_with_its_line(tmp_path, embedder):
-    source = tmp_path / "in.txt"
-    source.write_bytes(b"fine\n\ncaf\xe9\n")
+def test_invalid_utf8_is_named_with_its_line(tmp_path, embedder, monkeypatch):
+    source = written(tmp_path / "in.txt", b"fine\n\ncaf\xe9\n")
     check_refused(tmp_path, embedder, source, InputError, "in.txt", "line 3", "0xe9", "iconv")
-
-
-def test_invalid_utf8_in_standard_input_is_named_with_its_line(tmp_path, embedder, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"fine\ncaf\xe9\n"), encoding="utf-8"))
+    type_in(monkeypatch, b"fine\ncaf\xe9\n")
     check_refused(tmp_path, embedder, "-", InputError, "standard input", "line 2", "UTF-8")
 
 
