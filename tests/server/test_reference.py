@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from html import unescape
 from html.parser import HTMLParser
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -14,6 +15,7 @@ from command import run
 from served import Served, start, stop
 
 from elmo.cli.arguments import DEMO_TEXT
+from elmo.server.reference import reference_page
 
 KEY = "a-key-of-some-length"
 ROUTES = {"/", "/vectors", "/embed", "/embed_all", "/similarity", "/tokenize", "/v1/embeddings"}
@@ -37,24 +39,6 @@ def description(server) -> dict:
     return httpx.get(server.url + "/openapi.json", headers=RIGHT).json()
 
 
-def examples(description: dict) -> Iterator[tuple[str, dict]]:
-    for path, methods in description["paths"].items():
-        for route in methods.values():
-            if "requestBody" in route:
-                schema = route["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
-                for example in description["components"]["schemas"][schema]["examples"]:
-                    yield path, example
-
-
-def test_every_example_is_answered(server, description):
-    found = list(examples(description))
-    assert {path for path, _ in found} == ROUTES
-    for path, example in found:
-        answer = server.post(path, example, headers=RIGHT)
-        assert answer.status_code == 200, (path, answer.text)
-        assert answer.json()
-
-
 def test_errors_are_described_as_they_are(server, description):
     answer = server.post("/vectors", {}, headers=RIGHT)
     error = description["components"]["schemas"]["ErrorResponse"]
@@ -69,9 +53,10 @@ def test_errors_are_described_as_they_are(server, description):
 
 
 def test_the_commands_of_the_page_work(server):
+    """All examples of bodies are among them."""
     page = httpx.get(server.url + "/docs").text  # in a browser, which has no key
     commands = [unescape(each) for each in re.findall("<pre>(.*?)</pre>", page, re.DOTALL)]
-    assert len(commands) > len(ROUTES)
+    assert {urlsplit(command.split()[2]).path for command in commands if " -d " in command} == ROUTES
     for command in commands:
         done = subprocess.run(
             ["bash", "-c", command], capture_output=True, env=os.environ | {"ELMO_API_KEY": KEY}, check=True
@@ -102,6 +87,6 @@ def test_the_page_is_whole_and_loads_nothing_from_elsewhere(server):
     assert httpx.get(server.url + "/docs.css").headers["content-type"].startswith("text/css")
 
 
-def test_a_host_that_is_no_name_stays_text(server):
-    page = httpx.get(server.url + "/docs", headers={"host": "x';<script>"}).text
-    assert "<script" not in page
+def test_an_address_that_is_none_stays_text(description):
+    """Older versions of Starlette take it from the Host header."""
+    assert "<script" not in reference_page(description, "http://x';<script>/", key=False)
