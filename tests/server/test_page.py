@@ -7,12 +7,9 @@ import argparse
 import csv
 import io
 import json
-import os
 import re
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -25,6 +22,7 @@ import torch
 from axe_playwright_python.sync_playwright import Axe
 from browser import Browser
 from playwright.sync_api import sync_playwright
+from served import kill, start
 
 import elmo
 from elmo.cli import serving
@@ -72,20 +70,10 @@ def server(tmp_path_factory, embedder) -> Iterator[str]:
         folder / "index",
         index.IndexRecord(card, ("text.txt",), "0", (2,)),
     )
-    command = [sys.executable, "-m", "elmo", "serve", "--port", "0", "--most-sentences", str(MOST)]
-    command += ["--index", str(folder / "index")]
-    with (folder / "log").open("w", encoding="utf-8") as log:
-        running = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=log, text=True, env=os.environ | {"ELMO_API_KEY": KEY}
-        )
-    try:
-        assert running.stdout is not None
-        found = re.search(r"http://\S+", running.stdout.readline())
-        assert found, (folder / "log").read_text(encoding="utf-8")
-        yield found[0]
-    finally:
-        running.kill()  # how a server ends well is tested in test_server
-        running.communicate()
+    flags = "--most-sentences", str(MOST), "--index", str(folder / "index")
+    served = start(folder / "log", *flags, ELMO_API_KEY=KEY)
+    yield served.url
+    kill(served)  # how a server ends well is tested in test_server
     assert KEY not in (folder / "log").read_text(encoding="utf-8")
 
 
@@ -101,11 +89,13 @@ def window(chromium: Browser) -> Iterator:
 class Tab:
     """A page of its own, and what its console complains about."""
 
-    def __init__(self, window, url: str, key: str = KEY, **context) -> None:
-        self.context = window.new_context(reduced_motion="reduce", **context)
+    def __init__(self, window, url: str, width: int, height: int, key: str = KEY, **context) -> None:
+        size = {"width": width, "height": height}
+        self.context = window.new_context(reduced_motion="reduce", viewport=size, **context)
         if key:
             self.context.add_init_script(f"sessionStorage.setItem('elmo-key', '{key}')")
         self.context.set_default_timeout(30_000)
+        self.context.grant_permissions(["clipboard-read", "clipboard-write"])
         self.url, self.page = url, self.context.new_page()
         self.complaints: list[str] = []
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
@@ -133,11 +123,25 @@ class Tab:
 @pytest.fixture(scope="module")
 def tab(window, server) -> Iterator[Tab]:
     """One for all tests that need nothing special; another address in it changes the state, not the page."""
-    tab = Tab(window, server, viewport={"width": 1200, "height": 900})
-    tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    tab = Tab(window, server, 1200, 900)
     yield tab
     assert not tab.complaints
     tab.context.close()
+
+
+@pytest.fixture
+def opened(window, server) -> Iterator[Callable[..., Tab]]:
+    """Opens tabs of other sizes, about which nothing may be complained at the end of the test."""
+    tabs: list[Tab] = []
+
+    def open_one(width: int = 1000, height: int = 800, **context: Any) -> Tab:
+        tabs.append(Tab(window, server, width, height, **context))
+        return tabs[-1]
+
+    yield open_one
+    for tab in tabs:
+        assert not tab.complaints
+        tab.context.close()
 
 
 def numbers(page, figure: str) -> list[list[str]]:
@@ -544,8 +548,8 @@ def test_numbers_of_another_place_or_mix_are_taken_away(tab):
     assert page.inner_text("#word-cell") == hint
 
 
-def test_probabilities_near_1_and_near_0_are_legible(window, server):
-    tab = Tab(window, server, viewport={"width": 1000, "height": 800})
+def test_probabilities_near_1_and_near_0_are_legible(opened):
+    tab = opened()
     found = [("be", 0.9996), ("make", 0.0401), ("a", 6.08e-7)]
     rows = [{"word": word, "log_probability": np.log(p), "forward": -1, "backward": -1} for word, p in found]
     tab.page.route("**/substitutes", lambda route: route.fulfill(json={"substitutes": rows}))
@@ -554,7 +558,6 @@ def test_probabilities_near_1_and_near_0_are_legible(window, server):
     page.click("#substitutes-list summary")
     page.wait_for_selector("#substitutes-list td")
     assert page.locator("#substitutes-list td:nth-child(2)").all_inner_texts() == ["1.000", "0.040", "6.1e-7"]
-    tab.context.close()
 
 
 # All uses of a word
@@ -636,7 +639,7 @@ def test_uses_come_from_the_index(tab):
 # The address, widths, colours, what reads the screen
 
 
-def test_a_view_is_in_its_address(window, tab, server):
+def test_a_view_is_in_its_address(tab, opened):
     page = tab.go()
     page.fill("#word-word", "the, play")
     page.check("#word-layers input[value='2']")
@@ -662,14 +665,12 @@ def test_a_view_is_in_its_address(window, tab, server):
     expected = [page.evaluate(each) for each in (fields, chosen, shown)]
     assert numbers(page, "#word-chart")[1][0] == "play 1–The 2a"  # of several words each has its name
 
-    again = Tab(window, server, viewport={"width": 1200, "height": 900})
+    again = opened(1200, 900)
     again.page.goto(copied)
     again.page.wait_for_selector("#uses .point")
     again.settle()
     assert [again.page.evaluate(each) for each in (fields, chosen, shown)] == expected
     assert again.page.evaluate("scrollY") > 500
-    assert not again.complaints
-    again.context.close()
 
 
 def test_an_address_of_nonsense_is_harmless(tab):
@@ -720,8 +721,8 @@ def test_a_slider_writes_few_addresses_and_a_browser_may_refuse_one(tab):
 @pytest.mark.parametrize(
     ("width", "scheme", "forced"), [(1200, "light", "none"), (360, "dark", "none"), (1200, "light", "active")]
 )
-def test_it_fits_and_axe_finds_nothing(window, server, width, scheme, forced):
-    tab = Tab(window, server, viewport={"width": width, "height": 800}, color_scheme=scheme, forced_colors=forced)
+def test_it_fits_and_axe_finds_nothing(opened, width, scheme, forced):
+    tab = opened(width, color_scheme=scheme, forced_colors=forced)
     page = tab.go(s="They play .\nWe play .", place="0.3")
     for summary in page.locator("summary").all():
         summary.click()
@@ -731,12 +732,10 @@ def test_it_fits_and_axe_finds_nothing(window, server, width, scheme, forced):
     assert (sum(map(int, re.findall(r"\d+", background))) < 200) == (scheme == "dark")
     found = json.loads(json.dumps(Axe().run(page).response))["violations"]
     assert not [(each["id"], [node["html"][:200] for node in each["nodes"]][:3]) for each in found]
-    assert not tab.complaints
-    tab.context.close()
 
 
-def test_by_keys_one_comes_to_every_section_and_sees_where_one_is(window, server):
-    tab = Tab(window, server, viewport={"width": 1200, "height": 800})
+def test_by_keys_one_comes_to_every_section_and_sees_where_one_is(opened):
+    tab = opened(1200)
     page = tab.go(s="They play .\nWe play .", place="0.3")
     walked = []
     for _ in range(200):
@@ -758,14 +757,10 @@ def test_by_keys_one_comes_to_every_section_and_sees_where_one_is(window, server
     sections = list(dict.fromkeys(section for section, _, _ in walked))
     assert sections == ["", "nav", "senses", "word", "expects", "uses", "footer"]
     assert not [name for _, name, is_seen in walked if not is_seen]
-    page.focus(".skip")
-    page.keyboard.press("Shift+Tab")
-    assert page.evaluate("document.activeElement.closest('.point, footer, body') !== null")
-    tab.context.close()
 
 
-def test_on_a_phone_the_answer_to_a_tap_is_on_the_screen(window, server):
-    tab = Tab(window, server, viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
+def test_on_a_phone_the_answer_to_a_tap_is_on_the_screen(opened):
+    tab = opened(390, 844, is_mobile=True, has_touch=True)
     page = tab.go()
 
     def is_seen(selector: str) -> bool:
@@ -796,8 +791,6 @@ def test_on_a_phone_the_answer_to_a_tap_is_on_the_screen(window, server):
     assert is_seen("#substitutes-title")
     page.evaluate("document.getElementById('word-title').scrollIntoView()")
     assert is_seen("#word-title")
-    assert not tab.complaints
-    tab.context.close()
 
 
 INSIDE = """(figure) => [...document.querySelectorAll(`${figure} text`)].every((each) => {
@@ -815,9 +808,8 @@ def test_wide_letters_stay_in_the_picture(tab, words):
         assert page.evaluate(INSIDE, figure)
 
 
-def test_long_words_and_many_lines_stay_in_the_picture(window, server):
-    tab = Tab(window, server, viewport={"width": 360, "height": 800})
-    tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+def test_long_words_and_many_lines_stay_in_the_picture(opened):
+    tab = opened(360)
     url = "https://example.org/" + "a" * 80
     address = f"See {url} here ."
     page = tab.go(s="The international government\n" + address, w="international government", e=address, place="0.1")
@@ -834,8 +826,6 @@ def test_long_words_and_many_lines_stay_in_the_picture(window, server):
     assert page.locator("#word-chart .name").count() == 15
     assert page.evaluate(INSIDE, "#word-chart")
     assert page.evaluate(width) <= 360
-    assert not tab.complaints
-    tab.context.close()
 
 
 def test_names_are_cut_between_letters(tab):
@@ -846,8 +836,8 @@ def test_names_are_cut_between_letters(tab):
 # What goes wrong
 
 
-def test_what_a_server_does_not_have_is_said(window, server):
-    tab = Tab(window, server, viewport={"width": 1000, "height": 800})
+def test_what_a_server_does_not_have_is_said(opened):
+    tab = opened()
     page = tab.page
     bare = tab.ask("/info")
     bare["elmo"] |= {"scores": False, "index_tokens": None}
@@ -855,12 +845,10 @@ def test_what_a_server_does_not_have_is_said(window, server):
     tab.go()
     assert "no softmax" in page.inner_text("#expects")
     assert page.is_hidden("#uses-from")
-    assert not tab.complaints
-    tab.context.close()
 
 
-def test_the_page_asks_for_the_key_and_says_what_the_server_refuses(window, server):
-    tab = Tab(window, server, key="", viewport={"width": 1000, "height": 800})
+def test_the_page_asks_for_the_key_and_says_what_the_server_refuses(opened):
+    tab = opened(key="")
     page = tab.page
     page.goto(tab.url + address())
     page.wait_for_selector("#key-field:focus")
@@ -885,11 +873,11 @@ def test_the_page_asks_for_the_key_and_says_what_the_server_refuses(window, serv
     assert f"at most {MOST}" in page.inner_text("#word > .trouble")
     page.fill("#word-text", "They play .\nWe play .")
     page.wait_for_selector("#word > .trouble", state="hidden")
-    tab.context.close()
+    tab.complaints.clear()  # of the console, about 401 and 413
 
 
-def test_a_server_that_is_gone_is_said_and_asked_again(window, server):
-    tab = Tab(window, server, viewport={"width": 1000, "height": 800})
+def test_a_server_that_is_gone_is_said_and_asked_again(opened):
+    tab = opened()
     page = tab.go()
     page.route("**/score", lambda route: route.abort())
     page.fill("#expects-text", "They play chess .")
@@ -903,4 +891,4 @@ def test_a_server_that_is_gone_is_said_and_asked_again(window, server):
     page.reload()
     page.wait_for_selector("#trouble:visible")
     assert "does not answer" in page.inner_text("#trouble")
-    tab.context.close()
+    tab.complaints.clear()  # of the console, about what was not answered
