@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from command import run
-from places import ROOT
+from pages import blocks, read
 from pyarrow import parquet
 from refusals import refused
 from small_corpus import write_corpus
@@ -210,8 +210,7 @@ def test_a_ray_dataset_gets_vectors(folder, cluster, tmp_path):
 
 @pytest.mark.parametrize("engine", ["ray", "spark"])
 def test_the_programs_of_the_page_run(engine, cluster, tmp_path):
-    page = ROOT / "docs" / "corpora.md"
-    every = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    every = blocks(read("docs/corpora.md"), "python")
     (program,) = [block for block in every if f"elmo.integrations.{engine}" in block]
     environment = {**os.environ, "RAY_ADDRESS": cluster.address, "PYSPARK_PYTHON": sys.executable}
     command = [sys.executable, "-c", program]

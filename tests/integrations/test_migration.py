@@ -8,16 +8,12 @@ import h5py
 import numpy as np
 import pytest
 from command import run, run_program
-from places import ROOT
+from pages import FENCED, blocks, sections
 from tiny import DIM, LAYERS, write_tiny
 
 from elmo.embedding.embedder import Embedder
 
-PAGE = ROOT / "docs" / "migration.md"
-BLOCK = re.compile(r"^```(diff|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-SECTIONS: dict[str, str] = dict(
-    re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-)
+SECTIONS = sections("docs/migration.md")
 UNCHANGED = SECTIONS.pop("Without changing the program")
 STANZA = """
 import json
@@ -102,7 +98,7 @@ def after(kind: str, body: str) -> list[str]:
 def steps(section: str) -> list[str]:
     """The commands and programs of a section, in order; lines of Python that follow one another are one program."""
     found: list[str] = []
-    for kind, body in BLOCK.findall(SECTIONS[section]):
+    for kind, body in FENCED.findall(SECTIONS[section]):
         for line in after(kind, body):
             if line.startswith("elmo ") or not found or found[-1].startswith("elmo "):
                 found.append("")
@@ -122,7 +118,7 @@ def test_every_peer_has_its_difference():
         "Stanza",
     ]
     for name, text in SECTIONS.items():
-        diffs = [body for kind, body in BLOCK.findall(text) if kind == "diff"]
+        diffs = blocks(text, "diff")
         assert diffs, name
         assert all(re.search(r"^\+", body, re.MULTILINE) for body in diffs), name
 
@@ -172,7 +168,7 @@ CHECKS = {"AllenNLP": check_allennlp, "bilm-tf": check_bilm, "ELMoForManyLangs":
 
 
 def test_the_stand_ins_are_registered_as_the_page_says():
-    ((_, body),) = BLOCK.findall(UNCHANGED)
+    (body,) = blocks(UNCHANGED, "python")
     named = re.findall(r"`([a-z_]+)`", UNCHANGED.partition("stands in for ")[2].partition("which no longer")[0])
     assert len(named) == 4
     done = run_program(body + "\n".join(f"import {name}" for name in named))
