@@ -1,7 +1,7 @@
 """AllenNLP's door, by what the documentation of AllenNLP 0.9 says of `Elmo` and `ElmoEmbedder`.
 
 Shapes, masks, empty sentences, zeros at padding, boundaries kept or not, gradients only where asked; and state dicts
-in AllenNLP's layout, against that layout's own equations.
+in AllenNLP's layout, against the slow twin.
 """
 
 import json
@@ -12,11 +12,13 @@ import h5py
 import numpy as np
 import pytest
 import torch
+import twin
+from archives import OPTIONS, PREFIX, state_dict
+from bilm_files import as_float64, as_hdf5, as_json, random_weights, write_folder
 from command import run
-from refusals import refused
+from refusals import refusal, refused
 from tiny import CONFIG, DIM, LAYERS, write_tiny
 from torch import nn
-from twin import sigmoid
 
 from elmo.embedding.embedder import Embedder
 from elmo.formats import published
@@ -226,112 +228,61 @@ def test_state_is_that_of_the_row_whatever_the_size_of_the_batch(files):
 # State dicts
 
 
+@pytest.fixture(scope="module")
+def other(tmp_path_factory):
+    """The files of a model with other weights than those of the state dict, and of its shapes."""
+    files = {"options.json": as_json(OPTIONS), "weights.hdf5": as_hdf5(random_weights(OPTIONS, 1))}
+    folder = write_folder(tmp_path_factory.mktemp("other"), files)
+    return [folder / name for name in files]
+
+
 def allennlp_state() -> dict[str, torch.Tensor]:
-    """Random weights by AllenNLP's names and in its shapes, for CONFIG and one mix."""
-    shapes = {"_token_embedder._char_embedding_weights": (262, 3)}
-    for i, (width, count) in enumerate(CONFIG.char_cnn.filters):
-        shapes |= {
-            f"_token_embedder.char_conv_{i}.weight": (count, 3, width),
-            f"_token_embedder.char_conv_{i}.bias": (count,),
-        }
-    for k in range(2):
-        layer = f"_token_embedder._highways._layers.{k}"
-        shapes |= {f"{layer}.weight": (18, 9), f"{layer}.bias": (18,)}
-    shapes |= {"_token_embedder._projection.weight": (4, 9), "_token_embedder._projection.bias": (4,)}
-    for cell in (
-        f"_elmo_lstm.{direction}_layer_{depth}" for direction in ("forward", "backward") for depth in range(2)
-    ):
-        shapes |= {f"{cell}.input_linearity.weight": (24, 4), f"{cell}.state_linearity.weight": (24, 4)}
-        shapes |= {f"{cell}.state_linearity.bias": (24,), f"{cell}.state_projection.weight": (4, 6)}
-    state = {f"_elmo_lstm.{name}": torch.randn(shape) * 0.5 for name, shape in shapes.items()}
-    state["_elmo_lstm._token_embedder._char_embedding_weights"][0] = 0
-    state |= {f"scalar_mix_0.scalar_parameters.{layer}": torch.tensor([0.3 * layer]) for layer in range(LAYERS)}
-    return state | {"scalar_mix_0.gamma": torch.tensor([1.5])}
+    """What AllenNLP's `Elmo` saves of the weights that `by_twin` reads."""
+    state = state_dict(random_weights(OPTIONS, 4))
+    return {name.removeprefix(PREFIX): weight for name, weight in state.items() if name.startswith(PREFIX)}
 
 
-def by_allennlp(state: dict[str, torch.Tensor], words: list[str]) -> np.ndarray:
-    """The mix of a sentence by the equations of AllenNLP's modules, in numpy: (T, D)."""
-    weights = {name.removeprefix("_elmo_lstm."): tensor.double().numpy() for name, tensor in state.items()}
-    tokens = np.stack([allennlp_token(weights, ids) for ids in boundaries_around(words)])
-    halves = []
-    for direction, order in (("forward", 1), ("backward", -1)):
-        below, outputs = tokens[::order], [tokens]
-        for depth in range(2):
-            above = allennlp_lstm(weights, f"_elmo_lstm.{direction}_layer_{depth}", below)
-            below = above + below if depth else above
-            outputs.append(below[::order])
-        halves.append(np.stack(outputs))
-    layers = np.concatenate(halves, axis=-1)[:, 1:-1]
-    mix = np.exp([weights[f"scalar_mix_0.scalar_parameters.{layer}"][0] for layer in range(LAYERS)])
-    return weights["scalar_mix_0.gamma"][0] * np.einsum("n,ntd->td", mix / mix.sum(), layers)
+def by_twin(words: list[str]) -> np.ndarray:
+    """The mix of a sentence (T, D) by the equations of the paper."""
+    layers = twin.layers(words, OPTIONS, as_float64(random_weights(OPTIONS, 4)))[:, 1:-1]
+    weights = np.exp([0.0, 0.3, 0.6])
+    return 1.5 * np.einsum("n,ntd->td", weights / weights.sum(), layers)
 
 
-def boundaries_around(words: list[str]) -> np.ndarray:
-    return batch_to_ids([["<S>", *words, "</S>"]])[0].numpy()
-
-
-def allennlp_token(weights: dict[str, np.ndarray], ids: np.ndarray) -> np.ndarray:
-    characters = weights["_token_embedder._char_embedding_weights"][ids]
-    pooled = []
-    for i, (width, _) in enumerate(CONFIG.char_cnn.filters):
-        kernel, bias = (weights[f"_token_embedder.char_conv_{i}.{part}"] for part in ("weight", "bias"))
-        windows = np.stack([characters[start : start + width].T for start in range(len(ids) - width + 1)])
-        pooled.append(np.maximum((np.einsum("wec,nec->wn", windows, kernel) + bias).max(axis=0), 0))
-    x = np.concatenate(pooled)
-    for k in range(2):
-        layer = f"_token_embedder._highways._layers.{k}"
-        nonlinear, gate = np.split(weights[f"{layer}.weight"] @ x + weights[f"{layer}.bias"], 2)
-        x = sigmoid(gate) * x + (1 - sigmoid(gate)) * np.maximum(nonlinear, 0)
-    return weights["_token_embedder._projection.weight"] @ x + weights["_token_embedder._projection.bias"]
-
-
-def allennlp_lstm(weights: dict[str, np.ndarray], cell: str, inputs: np.ndarray) -> np.ndarray:
-    """Gates in the order input, forget, memory, output; nothing is added to the forget gate."""
-    hidden, memory, outputs = np.zeros(4), np.zeros(6), []
-    for x in inputs:
-        gates = weights[f"{cell}.input_linearity.weight"] @ x + weights[f"{cell}.state_linearity.weight"] @ hidden
-        let_in, keep, candidate, let_out = np.split(gates + weights[f"{cell}.state_linearity.bias"], 4)
-        memory = np.clip(sigmoid(let_in) * np.tanh(candidate) + sigmoid(keep) * memory, -3, 3)
-        hidden = np.clip(weights[f"{cell}.state_projection.weight"] @ (sigmoid(let_out) * np.tanh(memory)), -3, 3)
-        outputs.append(hidden)
-    return np.stack(outputs)
-
-
-def test_a_state_dict_of_allennlp_loads_and_gives_what_its_equations_give(files):
+def test_a_state_dict_of_allennlp_loads_and_gives_what_the_equations_give(other):
     state = allennlp_state()
-    elmo = Elmo(*files, 1)
+    elmo = Elmo(*other, 1)
     elmo.load_state_dict(state)
     assert "scalar_mix_0.scalar_parameters.0" in state  # the caller's dictionary is as it was
     (vectors,), _ = represented(elmo, [["The", "cat", "sat"]])
-    np.testing.assert_allclose(vectors[0], by_allennlp(state, ["The", "cat", "sat"]), atol=1e-5)
+    np.testing.assert_allclose(vectors[0], by_twin(["The", "cat", "sat"]), atol=1e-5)
 
 
-def test_a_state_dict_of_a_network_around_it_loads_and_so_does_our_own(files):
+def test_a_state_dict_of_a_network_around_it_loads_and_so_does_our_own(other):
     class Tagger(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.elmo = Elmo(*files, 1)
+            self.elmo = Elmo(*other, 1)
             self.out = nn.Linear(DIM, 2)
 
-    state = allennlp_state()
-    tagger, other = Tagger(), Tagger()
-    theirs = {f"elmo.{name}": tensor for name, tensor in state.items()}
+    tagger, copy = Tagger(), Tagger()
+    theirs = {f"elmo.{name}": tensor for name, tensor in allennlp_state().items()}
     tagger.load_state_dict(theirs | {f"out.{name}": tensor for name, tensor in tagger.out.state_dict().items()})
-    other.load_state_dict(tagger.state_dict())
-    for network in (tagger, other):
+    copy.load_state_dict(tagger.state_dict())
+    for network in (tagger, copy):
         (vectors,), _ = represented(network.elmo, [["a", "b"]])
-        np.testing.assert_allclose(vectors[0], by_allennlp(state, ["a", "b"]), atol=1e-5)
+        np.testing.assert_allclose(vectors[0], by_twin(["a", "b"]), atol=1e-5)
 
 
-def test_a_state_dict_that_does_not_fit_is_refused(files):
+def test_a_state_dict_that_does_not_fit_is_refused(other):
     state = allennlp_state()
     del state["_elmo_lstm._elmo_lstm.backward_layer_1.state_linearity.bias"]
     with refused("backward_layer_1.state_linearity.bias", "options"):
-        Elmo(*files, 1).load_state_dict(state)
+        Elmo(*other, 1).load_state_dict(state)
     state = allennlp_state()
     del state["scalar_mix_0.gamma"]
     with pytest.raises(RuntimeError, match=r'Missing key.*"scalar_mix_0\.gamma"'):
-        Elmo(*files, 1).load_state_dict(state)
+        Elmo(*other, 1).load_state_dict(state)
 
 
 # ElmoEmbedder
@@ -491,9 +442,7 @@ def test_command_takes_the_flags_of_allennlp(files, text, tmp_path):
     with h5py.File(path) as file:
         assert file["0"].shape == (4, DIM)
         assert set(file) == {"0", "1", "2", "3", "sentence_to_index"}
-    refused = run("allennlp", text, path, "--average", *model)
-    assert refused.returncode == 2
-    assert "the output exists" in refused.stderr
+    refusal(run("allennlp", text, path, "--average", *model), path, "exists", "--overwrite")
     done = run("allennlp", text, path, "--all", *model, "--forget-sentences", "--overwrite")
     assert done.returncode == 0, done.stderr
     assert run("allennlp", text, path, *model).returncode == 2  # one of --all, --top, --average is needed
