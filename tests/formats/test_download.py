@@ -16,7 +16,7 @@ from bad_server import BadServer, Resource, serving
 from refusals import refused
 
 from elmo.formats import download as module
-from elmo.formats.download import DownloadError, ExpectedFile, download
+from elmo.formats.download import DownloadError, ExpectedFile, download, part_of
 
 CONTENT = random.Random(7).randbytes(1_000_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -56,8 +56,14 @@ def names(target: Path) -> list[str]:
     return [path.name for path in target.parent.iterdir()]
 
 
-def part(target: Path) -> Path:
-    return target.with_name(target.name + ".part")
+def ranges(server: BadServer, url: str) -> list[str | None]:
+    """The range of each request."""
+    return [request.get("Range") for request in server.at(url).requests]
+
+
+def fill_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(9, 9, 1000))
 
 
 @pytest.mark.parametrize("wanted", [None, ExpectedFile(len(CONTENT)), ExpectedFile(sha256=SHA256), RIGHT], ids=str)
@@ -94,15 +100,14 @@ def test_existing_file_is_replaced_only_by_a_whole_one(server, target):
 def test_dropped_connections_go_on_where_they_ended(server, target, wanted):
     url = server.add("/f", CONTENT, drop_after=[300_000, 0, 400_000, 1])
     assert download([url], target, wanted) == SHA256
-    ranges = [request.get("Range") for request in server.at(url).requests]
-    assert ranges == [None, "bytes=300000-", "bytes=300000-", "bytes=700000-", "bytes=700001-"]
+    assert ranges(server, url) == [None, "bytes=300000-", "bytes=300000-", "bytes=700000-", "bytes=700001-"]
     assert all(request["If-Range"] == '"v1"' for request in server.at(url).requests[1:])
 
 
 def test_next_call_goes_on_where_the_last_one_ended(server, target):
     url = server.add("/f", CONTENT, drop_after=[600_000] + [0] * (module.RETRIES + 1))
     assert "600,000 of 1,000,000 bytes" in refusal([url], target)
-    assert part(target).stat().st_size == 600_000
+    assert part_of(target).stat().st_size == 600_000
     assert download([url], target) == SHA256
     assert server.at(url).requests[-1]["Range"] == "bytes=600000-"
     assert names(target) == [target.name]
@@ -131,7 +136,7 @@ def test_range_is_ignored_by_the_server(server, target):
 def test_another_range_than_asked_for_is_not_used(server, target):
     url = server.add("/f", CONTENT, drop_after=[300_000], wrong_range=True)
     assert download([url], target) == SHA256
-    assert [request.get("Range") for request in server.at(url).requests] == [None, "bytes=300000-", None]
+    assert ranges(server, url) == [None, "bytes=300000-", None]
 
 
 @pytest.mark.parametrize("checks_version", [True, False])
@@ -149,10 +154,10 @@ def test_without_a_mark_of_the_version_nothing_is_mixed(server, target):
     """No ETag, no hash: a part cannot be trusted to be of the same file, so the file is read from its beginning."""
     url = server.add("/f", CONTENT, drop_after=[300_000], etag=None)
     assert download([url], target) == SHA256
-    assert [request.get("Range") for request in server.at(url).requests] == [None, None]
+    assert ranges(server, url) == [None, None]
     weak = server.add("/weak", CONTENT, drop_after=[300_000], etag='W/"v1"')
     assert download([weak], target) == SHA256
-    assert [request.get("Range") for request in server.at(weak).requests] == [None, None]
+    assert ranges(server, weak) == [None, None]
 
 
 def test_wrong_mixture_of_two_versions_is_found_by_its_hash(server, target):
@@ -162,29 +167,29 @@ def test_wrong_mixture_of_two_versions_is_found_by_its_hash(server, target):
 
     url = server.add("/f", CONTENT[::-1], drop_after=[300_000], etag=None, on_request=replaced)
     assert download([url], target, RIGHT) == SHA256
-    assert [request.get("Range") for request in server.at(url).requests] == [None, "bytes=300000-", None]
+    assert ranges(server, url) == [None, "bytes=300000-", None]
 
 
 def test_whole_part_of_an_earlier_call_is_recognised(server, target):
-    part(target).write_bytes(CONTENT)
+    part_of(target).write_bytes(CONTENT)
     url = server.add("/f", CONTENT)
     assert download([url], target, RIGHT) == SHA256
     assert server.at(url).requests == []
-    part(target).write_bytes(CONTENT)
+    part_of(target).write_bytes(CONTENT)
     assert download([url], target, ExpectedFile(sha256=SHA256)) == SHA256  # the server says 416
-    assert [request.get("Range") for request in server.at(url).requests] == ["bytes=1000000-"]
+    assert ranges(server, url) == ["bytes=1000000-"]
 
 
 @pytest.mark.parametrize(
     "junk", [CONTENT + b"more", b"x" * len(CONTENT), b"x" * 10], ids=["longer", "as long", "short"]
 )
 def test_part_with_other_content_is_not_kept(server, target, junk):
-    part(target).write_bytes(junk)
+    part_of(target).write_bytes(junk)
     assert download([server.add("/f", CONTENT)], target, RIGHT) == SHA256
 
 
 def test_damaged_record_of_a_part_means_a_new_beginning(server, target):
-    part(target).write_bytes(CONTENT[:1000])
+    part_of(target).write_bytes(CONTENT[:1000])
     for record in ("no json", "[]", '{"url": 3}'):
         target.with_name(target.name + ".part.json").write_text(record)
         url = server.add("/f", CONTENT)
@@ -213,13 +218,13 @@ def test_length_other_than_the_published_one(server, target, claimed):
 def test_length_that_is_too_small_is_found_by_the_hash(server, target):
     url = server.add("/f", CONTENT, claimed_length=len(CONTENT) - 5, ranges=False)
     assert "has sha256" in refusal([url], target, ExpectedFile(sha256=SHA256))
-    assert not part(target).exists()
+    assert not part_of(target).exists()
 
 
 def test_endless_answer_is_cut(server, target):
     url = server.add("/f", CONTENT * 3, chunked=True)
     assert "1,000,000 bytes" in refusal([url], target, RIGHT)
-    assert part(target).stat().st_size <= len(CONTENT) + module.CHUNK
+    assert part_of(target).stat().st_size <= len(CONTENT) + module.CHUNK
 
 
 def test_wrong_hash(server, target):
@@ -251,14 +256,8 @@ def test_mirrors_are_tried_in_turn(server, target, monkeypatch):
         "http://no-such-host.invalid/f",
     ]
     message = refusal(bad, target, RIGHT)
-    for part_of_it in (
-        "404 Not Found: the file is no longer there",
-        "403 Forbidden",
-        "500 Internal",
-        "has sha256",
-        "no such host",
-    ):
-        assert part_of_it in message
+    for reason in ("404 Not Found: the file is no longer there", "403", "500", "has sha256", "no such host"):
+        assert reason in message
     assert [len(server.at(url).requests) for url in bad[:4]] == [1, 1, module.RETRIES + 1, 1]
     last = server.add("/unasked", CONTENT)
     assert download([*bad, server.add("/f", CONTENT), last], target, RIGHT) == SHA256
@@ -299,7 +298,7 @@ def test_redirects_are_followed_with_the_range(server, target):
     end = server.add("/end", CONTENT, drop_after=[300_000])
     url = server.add("/f", b"", redirect=server.add("/next", b"", redirect=end))
     assert download([url], target, RIGHT) == SHA256
-    assert [request.get("Range") for request in server.at(end).requests] == [None, "bytes=300000-"]
+    assert ranges(server, end) == [None, "bytes=300000-"]
 
 
 def test_redirect_in_a_circle_and_to_a_file(server, target):
@@ -360,14 +359,13 @@ def test_no_address(target):
 def test_full_disk_is_told_and_the_part_is_kept(server, target, monkeypatch):
     url = server.add("/f", CONTENT, drop_after=[300_000] + [0] * 9)
     refusal([url], target)
-    usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(9, 9, 1000))
+    fill_disk(monkeypatch)
     url = server.add("/f", CONTENT)
     with refused("700,000", "1,000", error=OSError) as caught:
         download([url], target)
     assert caught.value.errno == errno.ENOSPC
     assert not isinstance(caught.value, DownloadError)
-    assert part(target).stat().st_size == 300_000
+    assert part_of(target).stat().st_size == 300_000
 
 
 def test_part_of_an_old_version_is_gone_before_anything_of_the_new_one_is_noted(server, target, monkeypatch):
@@ -375,7 +373,7 @@ def test_part_of_an_old_version_is_gone_before_anything_of_the_new_one_is_noted(
     refusal([server.add("/f", CONTENT, drop_after=[300_000] + [0] * 9)], target)
     url, new = server.add("/f", CONTENT[::-1], etag='"v2"'), CONTENT[::-1]
     with monkeypatch.context() as full:
-        full.setattr(shutil, "disk_usage", lambda path: namedtuple("usage", "total used free")(9, 9, 1000))
+        fill_disk(full)
         with refused("free some", "ELMO_CACHE", error=OSError):
             download([url], target)
     download([url], target)

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import re
 import struct
 import tarfile
 import zipfile
@@ -30,7 +31,7 @@ from bilm_files import (
 from command import Command, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from refusals import refused
+from refusals import refusal, refused
 
 import elmo
 from elmo import formats
@@ -77,9 +78,8 @@ def test_a_malicious_pickle_is_not_run(tmp_path, legacy, how):
     cannot_load(path, *words)
     with refused(*words):
         formats.describe(path)
+    refusal(run("info", path), *words)
     assert not (tmp_path / "run").exists()
-    done = run("info", str(path))
-    assert (done.returncode, done.stderr.count("\n"), done.stdout) == (2, 1, "")
 
 
 def pickled(instructions: bytes) -> bytes:
@@ -244,13 +244,10 @@ def test_a_bomb_takes_no_memory(tmp_path):
     """300 MB of zeros behind weights that are read, in a process of its own."""
     bomb = {**archived(STATE), "weights.th": as_torch(STATE) + bytes(300_000_000)}
     path = write_tar(tmp_path / "bomb.tar.gz", bomb)
-    quiet = Command("info", str(write_tar(tmp_path / "model.tar.gz", archived(STATE))))
+    quiet = Command("info", write_tar(tmp_path / "model.tar.gz", archived(STATE)))
     assert quiet.wait().returncode == 0
-    del bomb
-    command = Command("info", str(path))
-    done = command.wait()
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "unpack to more than" in done.stderr
+    command = Command("info", path)
+    refusal(command.wait(), "unpack to more than")
     assert command.peak < quiet.peak + 100_000_000
 
 
@@ -418,9 +415,7 @@ def test_malformed_models_are_refused_in_one_line(tmp_path, case, packed):
 def test_the_command_line_says_it_in_one_line(tmp_path, case):
     path = write_folder(tmp_path / "model", MALFORMED[case][0])
     for arguments in (["info", path], ["embed", "-", tmp_path / "out.hdf5", "--model", path]):
-        done = run(*arguments)
-        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
-        assert done.stderr.startswith("elmo: error: ")
+        refusal(run(*arguments))
 
 
 SOUND = {".zip": write_zip, ".tar.gz": write_tar}
@@ -471,26 +466,20 @@ def test_members_of_a_zip_may_be_compressed_in_any_way_that_python_reads(tmp_pat
     assert elmo.load(write_zip(tmp_path / "model.zip", FILES, method)).n_layers == 3
 
 
-def test_a_compression_that_python_lacks_is_named(tmp_path):
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [(8, 9, ("compression", "unpack")), (6, 1, ("encrypted", "password"))],  # 9 is deflate64
+    ids=["compression", "flags"],
+)
+def test_a_zip_that_python_cannot_unpack_is_named(tmp_path, field, value, words):
+    """`field` is the place of the value in a member's header; in the directory it is 2 bytes further on."""
     path = write_zip(tmp_path / "model.zip", FILES)
     raw = bytearray(path.read_bytes())
-    for mark, offset in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
-        place = -1
-        while (place := raw.find(mark, place + 1)) >= 0:
-            raw[place + offset] = 9  # deflate64
+    for mark, place in ((b"PK\x03\x04", field), (b"PK\x01\x02", field + 2)):
+        for found in re.finditer(mark, raw):
+            raw[found.start() + place] = value
     path.write_bytes(raw)
-    cannot_load(path, "model.zip/options.json", "compression", "unpack")
-
-
-def test_an_encrypted_zip_is_named(tmp_path):
-    path = write_zip(tmp_path / "model.zip", FILES)
-    raw = bytearray(path.read_bytes())
-    for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        place = -1
-        while (place := raw.find(mark, place + 1)) >= 0:
-            raw[place + offset] |= 1
-    path.write_bytes(raw)
-    cannot_load(path, "model.zip/options.json", "encrypted", "password")
+    cannot_load(path, "model.zip/options.json", *words)
 
 
 # Members
