@@ -1,7 +1,6 @@
 """Models of ELMoForManyLangs give the vectors that its own program gave (tests/data/many_langs/make.py)."""
 
 import json
-import pickle
 import shutil
 import zipfile
 from pathlib import Path
@@ -19,6 +18,7 @@ from elmo import formats
 from elmo.errors import InputError
 from elmo.formats import allennlp, many_langs, native
 from elmo.integrations import elmoformanylangs
+from elmo.text.batching import to_batch
 from elmo.text.lexicon import Lexicon
 
 DATA = DATA / "many_langs"
@@ -40,8 +40,7 @@ def check_vectors(embedder: elmo.Embedder, name: str) -> None:
 @pytest.fixture
 def folder(tmp_path) -> Path:
     """A copy of a model, to be damaged."""
-    shutil.copytree(DATA / "both", tmp_path / "model")
-    return tmp_path / "model"
+    return shutil.copytree(DATA / "both", tmp_path / "model")
 
 
 def edit(file: Path, section: str | None = None, **changes: Any) -> None:
@@ -73,8 +72,6 @@ def test_many_langs_door_gives_what_the_original_gave(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_many_langs_reference_gives_what_the_packed_model_gives(name):
     """The readable network, with gradients, on characters as `to_batch` makes them."""
-    from elmo.text.batching import to_batch
-
     model = formats.load(DATA / name)
     output = model.bilm()(to_batch(SENTENCES, vocabulary=model.inputs))
     for row, theirs in enumerate(expected(name)):
@@ -165,22 +162,6 @@ def rewritten(file: Path, **changes: Any) -> None:
     torch.save({name: weight for name, weight in weights.items() if weight is not None}, file)
 
 
-def truncate(folder: Path) -> None:
-    """Its names and shapes are still there, so that only reading the numbers shows it."""
-    file = folder / many_langs.ENCODER
-    file.write_bytes(file.read_bytes()[:-500])
-
-
-class Malicious:
-    """Makes a file where it is unpickled."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def __reduce__(self) -> tuple[Any, tuple[Path]]:
-        return (Path.touch, (self._file,))
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -234,11 +215,6 @@ class Malicious:
             "word.dic; 2 forms; 11 rows",
         ),
         (lambda f: (f / "encoder.pkl").write_bytes(b""), "encoder.pkl; damaged"),
-        (truncate, "encoder.pkl; damaged"),
-        (
-            lambda f: (f / "encoder.pkl").write_bytes(pickle.dumps(Malicious(f / "was here"))),
-            "encoder.pkl",
-        ),
         (
             lambda f: torch.save(torch.zeros(3), f / "encoder.pkl"),
             "encoder.pkl; Tensor",
@@ -255,10 +231,17 @@ class Malicious:
 )
 def test_many_langs_model_that_cannot_be_read_is_named_in_one_line(folder, damage, message):
     damage(folder)
-    for read in (formats.describe, formats.load) if damage is not truncate else (formats.load,):
+    for read in (formats.describe, formats.load):
         with refused(*message.split("; "), error=(InputError, OSError)):
             read(folder)
-    assert not (folder / "was here").exists()
+
+
+def test_many_langs_weights_that_are_cut_are_named(folder):
+    """Their names and shapes are still there, so that only reading the numbers shows it."""
+    file = folder / many_langs.ENCODER
+    file.write_bytes(file.read_bytes()[:-500])
+    with refused("encoder.pkl", "damaged"):
+        formats.load(folder)
 
 
 @pytest.mark.parametrize(
