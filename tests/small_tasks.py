@@ -204,16 +204,16 @@ INPUTS = {
 }
 
 
-def run_config(folder: Path, name: str = "run", **values: object) -> train.TaskConfig:
-    """A small run of NER; with dropout, so that random numbers matter."""
+def run_config(folder: Path, name: str = "run", task: str = "ner", **values: object) -> train.TaskConfig:
+    """A small run, of NER with dropout, so that random numbers matter."""
     (folder / "bilm").exists() or write_tiny(folder / "bilm")
-    path = str(write_small(folder, "ner"))
+    path = str(write_small(folder, task))
     base = {
-        "task": "ner",
+        "task": task,
         **dict.fromkeys(("train", "dev", "test"), path),
         "output": str(folder / name),
         "inputs": INPUTS | {"model": str(folder / "bilm")},
-        "model": {"hidden_dims": [6]},
+        "model": {"hidden_dims": [6]} if task == "ner" else SMALL[task].model,
         "training": {"epochs": 4, "lr": 0.01, "checkpoint_minutes": 0.0},
         "batch": {"examples": 3},
         "cache": {"folder": str(folder / "cache")},

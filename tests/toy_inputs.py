@@ -5,9 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from tiny import CONFIG, DIM, LAYERS
+from torch import Tensor
 
 from elmo.text.batching import to_batch
 from elmo_lab.tasks.inputs import Collator, InputConfig, Inputs
+from elmo_lab.tasks.layers import BiRnn
 
 
 def random_layers(sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
@@ -24,3 +26,10 @@ def toy_inputs(words: Sequence[str], elmo: str = "none", tuned: bool = False) ->
     known = tuple(sorted({word.lower() for word in words}))
     vectors = torch.randn(len(known) + 2, 10)
     return Collator(config, known, random_layers, to_batch), Inputs(config, vectors, CONFIG)
+
+
+def read_both_ways(network: BiRnn, sequence: Tensor) -> Tensor:
+    """What a network of one layer gives for a sentence (T, I) without padding: each direction by itself."""
+    ahead, _ = network.forwards[0](sequence[None])
+    back, _ = network.backwards[0](sequence[None].flip(1))
+    return torch.cat([ahead, back.flip(1)], dim=2)[0]

@@ -44,15 +44,6 @@ def whole(example: Example) -> coref.DocumentPart:
     return coref.DocumentPart(example, 0, len(example.sentences))
 
 
-def fit(model: CorefModel, tokens: Tokens, examples: list[Example], steps: int) -> None:
-    optimizer = torch.optim.Adam(model.parameters(), 0.02)
-    for _ in range(steps):
-        optimizer.zero_grad()
-        model.loss(tokens, examples).backward()
-        optimizer.step()
-    model.eval()
-
-
 # Spans
 
 
@@ -119,18 +110,22 @@ def test_marginal_likelihood_by_enumeration() -> None:
     assert float(found) == pytest.approx(math.log(good / sum(weight for weight, _ in weights)))
 
 
+def options_of(ranking: coref.Ranking) -> dict[Span, dict[Span | None, float]]:
+    """The antecedents of every span, each with the exponential of its score; the dummy has a score of 0."""
+    pairs, found = ranking.spans.pairs(), {}
+    for span, *parts in zip(pairs, ranking.scores, ranking.rows, ranking.mask, strict=True):
+        listed = zip(*(part.tolist() for part in parts), strict=True)
+        found[span] = {None: 1.0} | {pairs[row]: math.exp(score) for score, row, there in listed if there}
+    return found
+
+
 @torch.no_grad()
 def test_the_loss_is_minus_the_likelihood_of_the_gold_antecedents() -> None:
-    """By hand from the network's own scores: the dummy has 0, and is right where no antecedent is."""
+    """By hand from the network's own scores: the dummy is right where no antecedent is."""
     model, collate = toy()
     model.eval()
-    ranking = next(iter(model.rankings(collate([NEWS]), [whole(NEWS)])))
-    pairs, gold, expected = ranking.spans.pairs(), NEWS.clusters[0], 0.0
-    for place, span in enumerate(pairs):
-        options: dict[Span | None, float] = {None: 1.0}
-        for score, row, there in zip(ranking.scores[place], ranking.rows[place], ranking.mask[place], strict=True):
-            if there:
-                options[pairs[int(row)]] = math.exp(float(score))
+    gold, expected = NEWS.clusters[0], 0.0
+    for span, options in options_of(next(model.rankings(collate([NEWS]), [whole(NEWS)]))).items():
         right = [other for other in options if other in gold] if span in gold else []
         good = sum(options[other] for other in right or [None])
         expected -= math.log(good / sum(options.values()))
@@ -163,22 +158,6 @@ def test_clusters_of_links() -> None:
 
 
 # The network
-
-
-@pytest.mark.parametrize("elmo", ["none", "both"])
-def test_learns_by_heart(elmo: str) -> None:
-    """Where every mention is a token: of longer ones, one that crosses a span which is kept instead is never seen."""
-    examples = [replace(example, clusters=heads(example)) for example in (FABLE, NEWS)]
-    model, collate = toy(elmo, replace(SMALL, max_width=1, spans_per_token=1.0))
-    fit(model, collate(examples), examples, steps=40)
-    predictions = model.decode(collate(examples), [replace(example, clusters=None) for example in examples])
-    assert [prediction.clusters for prediction in predictions] == [example.clusters for example in examples]
-    assert coref.score(examples, predictions)["f1"] == pytest.approx(100)
-
-
-def heads(example: Example) -> tuple[tuple[Span, ...], ...]:
-    """The clusters, with the last word of every mention in its place."""
-    return tuple(tuple((last, last) for _, last in cluster) for cluster in example.clusters or ())
 
 
 def test_pairs_are_scored_as_if_joined() -> None:
@@ -243,16 +222,6 @@ def test_distance_is_that_of_the_kept_spans(monkeypatch: pytest.MonkeyPatch) -> 
     assert torch.equal(bins, spans.distance_bins(apart))
 
 
-def test_batch_mates_do_not_matter() -> None:
-    model, collate = toy("both")
-    examples = [NEWS, FABLE]
-    fit(model, collate(examples), examples, steps=5)
-    alone = [model.decode(collate([example]), [example])[0] for example in examples]
-    assert model.decode(collate(examples), examples) == alone
-    losses = torch.stack([model.loss(collate([example]), [example]) for example in examples])
-    torch.testing.assert_close(model.loss(collate(examples), examples), losses.mean())
-
-
 @pytest.mark.parametrize("tuned", [False, True])
 def test_a_window_is_a_document_of_its_own(tuned: bool) -> None:
     """A part in the middle is scored as if the file had nothing else, with its spans where they are in the document."""
@@ -295,12 +264,17 @@ def test_nothing_and_one_token() -> None:
         assert [prediction.clusters for prediction in predictions[:3]] == [()] * min(3, len(examples))
 
 
-def test_a_document_without_labels_is_decoded() -> None:
+@torch.no_grad()
+def test_a_document_without_labels_is_decoded_with_probabilities() -> None:
+    """The best antecedent of every span, and its share among all."""
     model, collate = toy()
     example = coref.unlabelled(TEXT)
-    (prediction,) = model.eval().decode(collate([example]), [example])
     assert example.sentences == TEXT
-    assert prediction.links
+    (prediction,) = model.eval().decode_probable(collate([example]), [example])
+    options = options_of(next(model.rankings(collate([example]), [whole(example)])))
+    assert dict(prediction.links) == {span: max(each, key=each.__getitem__) for span, each in options.items()}
+    shares = [options[span][before] / sum(options[span].values()) for span, before in prediction.links]
+    assert prediction.probabilities == pytest.approx(shares, rel=1e-4)
 
 
 def test_combine() -> None:

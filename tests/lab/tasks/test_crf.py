@@ -1,5 +1,6 @@
 """The CRF and Viterbi's search, against every sequence of tags in turn and against pytorch-crf's numbers."""
 
+import math
 from itertools import pairwise, product
 
 import pytest
@@ -7,7 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmo_lab.tasks.crf import FORBIDDEN, Crf, Transitions, bio_transitions, viterbi
+from elmo_lab.tasks.crf import FORBIDDEN, Crf, Transitions, bio_transitions, span_probabilities, viterbi
+from elmo_lab.tasks.tagging import spans
 
 BIO = ["O", "B-A", "I-A", "B-B", "I-B"]
 
@@ -93,6 +95,22 @@ def test_constrained_search_is_the_best_well_formed_sequence() -> None:
         legal = [p for p in product(range(len(BIO)), repeat=length) if is_bio([BIO[tag] for tag in p])]
         for model, seen in ((crf, crf.viterbi(emissions, mask)[row]), (free, learns_nothing[row])):
             assert tuple(seen) == max(legal, key=lambda path: score(model, emissions[row], path))
+
+
+@torch.no_grad()
+def test_probabilities_of_spans_are_sums_over_all_well_formed_sequences() -> None:
+    """In sentences of different lengths."""
+    crf = random_crf(len(BIO), bio_transitions(BIO))
+    emissions, mask = torch.randn(2, 4, len(BIO)), torch.arange(4) < torch.tensor([[4], [2]])
+    rows = [["B-A", "I-A", "O", "B-B"], ["O", "B-B"]]
+    for row, chances in enumerate(span_probabilities(emissions, mask, crf.transitions(), BIO, rows)):
+        weights = {
+            tuple(BIO[tag] for tag in path): math.exp(score(crf, emissions[row], path))
+            for path in product(range(len(BIO)), repeat=len(rows[row]))
+        }
+        legal = {tags: weight for tags, weight in weights.items() if is_bio(list(tags))}
+        right = [sum(legal[tags] for tags in legal if span in spans(tags)) for span in spans(rows[row])]
+        assert chances == pytest.approx([each / sum(legal.values()) for each in right], rel=1e-4)
 
 
 def test_batch_mates_and_padding_change_nothing() -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 from refusals import refused
+from toy_inputs import read_both_ways as read
+from toy_inputs import toy_inputs
 
 from elmo_lab.tasks import snli
-from elmo_lab.tasks.inputs import Collator, InputConfig, Inputs
 
 PAIRS = [
     ("entailment", "Two boys row a boat.", "Boys are in a boat."),
@@ -28,16 +29,11 @@ def path(tmp_path: Path) -> Path:
 
 
 def network(examples: list[snli.SnliExample], elmo: str = "none", **settings: float) -> tuple:
-    """A model, and the batch of its examples; ELMo's layers are random and of 8 numbers."""
-    from tiny import CONFIG as BILM
-
+    """A model, and the batch of its examples."""
     rows = [sentence for example in examples for sentence in snli.sentences(example)]
-    words = sorted({word.lower() for row in rows for word in row})
-    config = InputConfig(vectors_dim=5, elmo=elmo)
-    inputs = Inputs(config, torch.randn(len(words) + 2, 5), BILM)
-    layers = [torch.randn(3, len(row), 8).numpy() for row in rows]
+    collate, inputs = toy_inputs([word for row in rows for word in row], elmo)
     model = snli.SnliModel(snli.SnliConfig(hidden_dim=3, **settings), inputs, snli.labels_of(examples))
-    return model.eval(), Collator(config, words, lambda _: layers)(rows)
+    return model.eval(), collate(rows)
 
 
 def test_pairs_without_agreement_are_left_out(path) -> None:
@@ -64,11 +60,6 @@ def by_equations(
     model: snli.SnliModel, vectors: list[torch.Tensor], outputs: list[torch.Tensor] | None
 ) -> torch.Tensor:
     """Chen et al. 2017, sec. 3.1-3.3, for one pair (T, I), (S, I) without padding, and so without masks."""
-
-    def read(network, sequence):
-        ahead, _ = network.forwards[0](sequence[None])
-        back, _ = network.backwards[0](sequence[None].flip(1))
-        return torch.cat([ahead, back.flip(1)], dim=2)[0]
 
     a, b = (read(model.encoder, sentence) for sentence in vectors)
     if outputs is not None:

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 from refusals import refused
+from toy_inputs import read_both_ways as read
+from toy_inputs import toy_inputs
 
 from elmo_lab.tasks import squad
-from elmo_lab.tasks.inputs import Collator, InputConfig, Inputs
+from elmo_lab.tasks.inputs import Collator
 from elmo_lab.tasks.readers_squad import Answer
 
 CONTEXT = "Odile built the mill-race in 1712, and the Tarn fed it."
@@ -40,19 +42,10 @@ def path(tmp_path: Path) -> Path:
 def network(
     examples: list[squad.SquadExample], elmo: str = "none", **sizes: float
 ) -> tuple[squad.SquadModel, Collator]:
-    """A model, and what makes its batches; ELMo's layers are random numbers that depend on the sentence."""
-    from tiny import CONFIG as BILM
-
-    words = sorted({word for example in examples for row in squad.sentences(example) for word in row})
-    config = InputConfig(vectors_dim=8, lowercase=False, elmo=elmo)
-
-    def layers_of(rows):
-        generators = [torch.Generator().manual_seed(len("".join(row))) for row in rows]
-        return [torch.randn(3, len(r), 8, generator=g).numpy() for r, g in zip(rows, generators, strict=True)]
-
-    inputs = Inputs(config, torch.randn(len(words) + 2, 8), BILM)
+    """A model, and what makes its batches."""
+    collate, inputs = toy_inputs([word for each in examples for row in squad.sentences(each) for word in row], elmo)
     model = squad.SquadModel(squad.SquadConfig(**{"hidden_dim": 3, **sizes}), inputs, squad.labels_of(examples))
-    return model.eval(), Collator(config, words, layers_of)
+    return model.eval(), collate
 
 
 def batch(collate: Collator, examples: list[squad.SquadExample]):
@@ -84,11 +77,6 @@ def bounds_by_equations(
     model: squad.SquadModel, question: torch.Tensor, passage: torch.Tensor, outputs: list[torch.Tensor] | None
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Clark and Gardner 2017, sec. 3.1, for a question (S, I) and a passage (T, I), a token at a time, unmasked."""
-
-    def read(network, sequence):
-        ahead, _ = network.forwards[0](sequence[None])
-        back, _ = network.backwards[0](sequence[None].flip(1))
-        return torch.cat([ahead, back.flip(1)], dim=2)[0]
 
     def similarity(part, a, b):
         return part.left.weight[0] @ a + part.right.weight[0] @ b + part.product.weight[0] @ (a * b)
@@ -166,44 +154,20 @@ def test_candidates_are_the_best_of_all_spans(path, longest) -> None:
         assert prediction.text == prediction.candidates[0].text == text
 
 
-@pytest.mark.parametrize("elmo", ["none", "both"])
-def test_a_prediction_does_not_depend_on_its_neighbours(path, elmo) -> None:
-    examples = [*squad.read(path), squad.unlabelled([["Why"], ["So"]]), squad.unlabelled([[], ["No", "question"]])]
-    model, collate = network(examples, elmo)
-    together = model(batch(collate, examples))
-    for row, example in enumerate(examples):
-        alone = model(batch(collate, [example]))
-        size = len(example.passage.tokens)
-        torch.testing.assert_close(together.first[row, :size], alone.first[0])
-        torch.testing.assert_close(together.last[row, :size], alone.last[0])
-
-
 def test_empty_passages_and_questions_have_predictions() -> None:
-    examples = [squad.unlabelled(rows) for rows in ([[], []], [["Why", "?"], []], [[], ["So"]])]
-    model, collate = network(examples)
-    for members in ([examples[0]], examples):
-        predictions = model.decode(batch(collate, members), members)
-        assert [prediction.text for prediction in predictions] == ["", "", "So"][: len(members)]
-
-
-def test_a_tuned_bilm_is_cut_with_its_sentences(path) -> None:
-    from tiny import CONFIG as BILM
-
-    from elmo.text.batching import to_batch
-
-    examples = squad.read(path)
-    config = InputConfig(vectors_dim=4, elmo="both", tuned=True)
-    model = squad.SquadModel(
-        squad.SquadConfig(hidden_dim=3), Inputs(config, torch.randn(2, 4), BILM), squad.SquadLabels()
-    ).eval()
-    characters = BILM.char_cnn.max_characters_per_token
-    collate = Collator(config, (), to_batch=lambda rows: to_batch(rows, characters))
-    together = model(batch(collate, examples))
+    """The same alone and beside others."""
+    asked = ([[], []], [["Why", "?"], []], [[], ["So"]], [["Who", "else"], ["Nobody"]])
+    examples = [squad.unlabelled(rows) for rows in asked]
+    model, collate = network(examples, "both")
+    tokens = batch(collate, examples)
+    together = model(tokens)
     for row, example in enumerate(examples):
-        alone = model(batch(collate, [example])).first[0]
-        torch.testing.assert_close(together.first[row, : len(alone)], alone)
-    model.loss(batch(collate, examples), examples).backward()
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.inputs.bilm.parameters() if p.requires_grad)
+        size = len(example.passage.tokens)
+        for seen, alone in zip(together, model(batch(collate, [example])), strict=True):
+            torch.testing.assert_close(seen[row, :size], alone[0, :size])
+    found = model.decode(tokens, examples)
+    assert [prediction.text for prediction in found] == ["", "", "So", "Nobody"]
+    assert model.decode(batch(collate, examples[:1]), examples[:1]) == found[:1]
 
 
 def test_tokens_alone_can_be_asked() -> None:

@@ -33,20 +33,6 @@ def toy(elmo: str = "none", config: SrlConfig = SMALL) -> tuple[SrlModel, object
     )
 
 
-@pytest.mark.parametrize("elmo", ["none", "both"])
-def test_learns_by_heart(elmo: str) -> None:
-    model, collate = toy(elmo)
-    optimizer = torch.optim.Adam(model.parameters(), 0.03)
-    for _ in range(60):
-        optimizer.zero_grad()
-        model.loss(collate(EXAMPLES), EXAMPLES).backward()
-        optimizer.step()
-    model.eval()
-    predictions = model.decode(collate(EXAMPLES), [replace(example, tags=None) for example in EXAMPLES])
-    assert [prediction.tags for prediction in predictions] == [example.tags for example in EXAMPLES]
-    assert srl.score(EXAMPLES, predictions)["f1"] == 100
-
-
 @pytest.mark.parametrize("size", [3, 16])
 def test_the_last_layer_begins_orthonormal(size: int) -> None:
     """Its rows, or its columns where it has fewer; like every block of the LSTMs."""
@@ -67,17 +53,6 @@ def test_the_mark_is_on_the_predicate() -> None:
     _, collate = toy()
     marks = srl.predicate_marks(collate(EXAMPLES), EXAMPLES)
     assert marks.nonzero().tolist() == [[0, 2], [1, 7], [2, 0], [3, 0]]
-
-
-def test_batch_mates_do_not_matter() -> None:
-    model, collate = toy("both")
-    model.eval()
-    together = model(collate(EXAMPLES), EXAMPLES)
-    for row, example in enumerate(EXAMPLES):
-        alone = model(collate([example]), [example])
-        torch.testing.assert_close(together[row, : len(example.tokens)], alone[0], rtol=1e-4, atol=1e-5)
-    losses = [model.loss(collate([example]), [example]) for example in EXAMPLES]
-    torch.testing.assert_close(model.loss(collate(EXAMPLES), EXAMPLES), torch.stack(losses).mean())
 
 
 def test_loss_is_the_likelihood_of_the_tags() -> None:

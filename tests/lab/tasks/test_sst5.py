@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from toy_inputs import read_both_ways as read
+from toy_inputs import toy_inputs
 
 from elmo_lab.tasks import sst5
-from elmo_lab.tasks.inputs import Collator, InputConfig, Inputs
 from elmo_lab.tasks.readers_trees import Node
 
 TREES = """\
@@ -26,14 +27,9 @@ def examples(tmp_path: Path) -> list[sst5.Sst5Example]:
 
 
 def network(examples: list[sst5.Sst5Example], config: sst5.Sst5Config = CONFIG, elmo: str = "none") -> tuple:
-    """A model without dropout of inputs, and the batch of its examples; ELMo's layers are random and of 8 numbers."""
-    from tiny import CONFIG as BILM
-
-    words = sorted({word.lower() for example in examples for word in example.tokens})
-    inputs_config = InputConfig(vectors_dim=5, elmo=elmo, dropout=0.0, elmo_dropout=0.0)
-    inputs = Inputs(inputs_config, torch.randn(len(words) + 2, 5), BILM)
-    layers = [torch.randn(3, len(example.tokens), 8).numpy() for example in examples]
-    tokens = Collator(inputs_config, words, lambda _: layers)([list(example.tokens) for example in examples])
+    """A model, and the batch of its examples."""
+    collate, inputs = toy_inputs([word for example in examples for word in example.tokens], elmo)
+    tokens = collate([list(example.tokens) for example in examples])
     return sst5.Sst5Model(config, inputs, sst5.labels_of(examples)), tokens
 
 
@@ -46,11 +42,6 @@ def test_a_tree_is_a_sentence_with_phrases(examples) -> None:
 
 def by_equations(model: sst5.Sst5Model, vectors: torch.Tensor, output: torch.Tensor | None) -> torch.Tensor:
     """McCann et al. 2017, sec. 5, for one sentence (T, I) without padding, and so without masks."""
-
-    def read(network, sequence):
-        ahead, _ = network.forwards[0](sequence[None])
-        back, _ = network.backwards[0](sequence[None].flip(1))
-        return torch.cat([ahead, back.flip(1)], dim=2)[0]
 
     x = read(model.encoder, torch.relu(vectors @ model.feed_forward[0].weight.T + model.feed_forward[0].bias))
     if output is not None:

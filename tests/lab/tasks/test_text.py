@@ -1,28 +1,22 @@
 """Task models as people use taggers: text and files without labels in, probabilities and scores by label out."""
 
 import json
-import math
 import shutil
-from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from command import run
 from refusals import refused
-from small_tasks import SMALL, write_small
-from tiny import write_tiny
+from small_tasks import run_config, write_small
 
 import elmo
-from elmo import config as configs
 from elmo.errors import InputError
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo_lab.tasks import ner, scores, srl, train
 from elmo_lab.tasks import task as tasks
-from elmo_lab.tasks.crf import bio_transitions, span_probabilities
 from elmo_lab.tasks.tagger import verbs_of
-from elmo_lab.tasks.tagging import bio_tags, spans
+from elmo_lab.tasks.tagging import spans
 from elmo_lab.tasks.trained import TrainedTask
 
 TEXT = {
@@ -37,14 +31,10 @@ TEXT = {
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A network for each task, and what it learned from."""
+    """A network for each task."""
     folder = tmp_path_factory.mktemp("text")
     for name in tasks.available():
-        path = write_small(folder, name)
-        path = path.rename(folder / f"{name}{path.suffix}")
-        values = {"task": name, "train": str(path), "dev": str(path), "output": str(folder / name)}
-        values |= {"inputs": {"vectors_dim": 4, "min_count": 1}, "model": SMALL[name].model, "training": {"epochs": 1}}
-        train.train_task(configs.from_dict(train.TaskConfig, values), quiet=True)
+        train.train_task(run_config(folder, name, name, inputs={"elmo": "none"}, training={"epochs": 1}), quiet=True)
     return folder
 
 
@@ -122,13 +112,13 @@ def test_a_tagger_in_two_lines(runs: Path, name: str) -> None:
         tagger(text)
 
 
-def test_a_tagger_takes_tokens_and_text(runs: Path) -> None:
+def test_a_tagger_takes_tokens_and_text(runs: Path, tmp_path: Path) -> None:
     tagger = elmo.tasks.load(runs / "ner")
     text, tokens, listed = tagger(["Nora lives in Porto.", ["Nora", "lives"], [["Nora", "lives"]]])
     assert text["tokens"] == ("Nora", "lives", "in", "Porto", ".")
     assert tokens == listed
     assert [each["label"] for each in text["spans"]] == [kind for _, _, kind in spans(text["tags"])]
-    assert "f1" in tagger.score(ner.read(runs / "ner.conll"))
+    assert "f1" in tagger.score(ner.read(write_small(tmp_path, "ner")))
     with pytest.raises(InputError, match="different tasks"):
         elmo.tasks.load(runs / "ner", runs / "sst5")
     with pytest.raises(AttributeError, match="no attribute 'task'"):
@@ -155,16 +145,17 @@ def test_verbs_of_a_pipeline_are_the_predicates(runs: Path, tmp_path: Path) -> N
     assert (missing.returncode, "spacy download" in missing.stderr) == (2, True)
 
 
-def test_eval_has_scores_by_label_and_support(runs: Path) -> None:
-    shown = run("task", "eval", runs / "ner", runs / "ner.conll")
+def test_eval_has_scores_by_label_and_support(runs: Path, tmp_path: Path) -> None:
+    path = write_small(tmp_path, "ner")
+    shown = run("task", "eval", runs / "ner", path)
     assert shown.returncode == 0, shown.stderr
     assert "support" in shown.stdout
-    found = json.loads(run("task", "eval", runs / "ner", runs / "ner.conll", "--json").stdout)
+    found = json.loads(run("task", "eval", runs / "ner", path, "--json").stdout)
     assert {label: each["support"] for label, each in found["labels"].items()} == {"person": 4, "place": 5}
     for name in tasks.available():
         task = tasks.find(name)
         network = TrainedTask.load(runs / name)
-        examples = task.read(next(runs.glob(f"{name}.*")))
+        examples = task.read(write_small(tmp_path, name))
         labels = task.by_label(examples, network(examples))
         assert labels
         assert all("support" in each for each in labels.values())
@@ -180,48 +171,13 @@ def test_label_scores_add_up_to_the_whole() -> None:
     assert found["Z"] == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 0}
 
 
-def test_probabilities_of_spans_are_sums_over_all_tag_sequences() -> None:
-    """Against every allowed sequence, in sentences of different lengths."""
-    names = bio_tags(["X", "Y"])
-    rules = bio_transitions(names)
-    learned = rules._replace(between=rules.between + torch.randn(5, 5), start=rules.start + torch.randn(5))
-    learned = learned._replace(end=torch.randn(5))
-    emissions = torch.randn(2, 4, 5)
-    lengths = (4, 2)
-    mask = torch.arange(4) < torch.tensor(lengths)[:, None]
-    rows = [["B-X", "I-X", "O", "B-Y"], ["O", "B-Y"]]
-    found = span_probabilities(emissions, mask, learned, names, rows)
-    for row, length in enumerate(lengths):
-        weights: dict[tuple[int, ...], float] = {}
-        for tags in product(range(5), repeat=length):
-            score = learned.start[tags[0]] + learned.end[tags[-1]]
-            score = score + sum(emissions[row, place, tag] for place, tag in enumerate(tags))
-            score = score + sum(learned.between[a, b] for a, b in pairwise(tags))
-            weights[tags] = math.exp(score)
-        total = sum(weights.values())
-        expected = [
-            sum(
-                weight
-                for tags, weight in weights.items()
-                if span in spans([names[tag] for tag in tags]) and names[tags[span[0]]][0] == "B"
-            )
-            / total
-            for span in spans(rows[row])
-        ]
-        assert found[row] == pytest.approx(expected, rel=1e-4)
-
-
 @pytest.mark.parametrize("moved", ["nothing", "both", "cache"])
 def test_a_network_knows_its_bilm_by_its_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: str) -> None:
     """Trained with a relative path, used from another folder, and after both have moved together."""
     (tmp_path / "work").mkdir()
-    write_tiny(tmp_path / "work" / "bilm")
-    path = write_small(tmp_path, "ner")
     monkeypatch.chdir(tmp_path / "work")
-    values = {"task": "ner", "train": str(path), "dev": str(path), "output": "run"}
-    values |= {"inputs": {"vectors_dim": 4, "elmo": "input", "model": "bilm"}, "model": {"hidden_dims": [4]}}
-    values |= {"training": {"epochs": 1}, "cache": {"folder": str(tmp_path / "cache")}}
-    train.train_task(configs.from_dict(train.TaskConfig, values), quiet=True)
+    cache = {"folder": str(tmp_path / "cache")}
+    train.train_task(run_config(Path(), cache=cache, training={"epochs": 1}), quiet=True)
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "work" / "run"
     if moved != "nothing":

@@ -9,7 +9,7 @@ import pytest
 import torch
 from command import run
 from refusals import refused
-from small_tasks import NER, SMALL, write_small
+from small_tasks import NER, SMALL, run_config, write_small
 from tiny import write_tiny
 
 from elmo import config as configs
@@ -42,16 +42,8 @@ def folder(tmp_path: Path) -> Path:
 
 def trained(folder: Path, name: str, **values: Any) -> TrainedTask:
     """A small network of NER."""
-    base = {
-        "task": "ner",
-        **dict.fromkeys(("train", "dev"), str(folder / "small.conll")),
-        "output": str(folder / name),
-        "inputs": {"vectors": str(folder / "vectors.txt")},
-        "model": {"hidden_dims": [6]},
-        "training": {"epochs": 3, "lr": 0.05},
-        "batch": {"examples": 3},
-    }
-    train.train_task(configs.from_dict(train.TaskConfig, configs.merge_tables(base, values)), quiet=True)
+    base = {"inputs": {"vectors": str(folder / "vectors.txt"), "elmo": "none"}, "training": {"epochs": 3, "lr": 0.05}}
+    train.train_task(run_config(folder, name, **configs.merge_tables(base, values)), quiet=True)
     return TrainedTask.load(folder / name)
 
 
@@ -186,6 +178,7 @@ def test_letters_are_no_tokens(name: str) -> None:
         ("snli", "Snow falls\tIt is cold\nSnow\n", "line 2: 1 tab-separated sentences"),
         ("squad", "Who\n", "line 1: 1 tab-separated sentences"),
         ("ner", "Mia\tTom\n", "line 1: 2 tab-separated sentences"),
+        ("sst5", "Nice\tfilm\n", "line 1: 2 tab-separated sentences"),
     ],
 )
 def test_text_that_is_no_example_is_refused_with_its_line(tmp_path: Path, name: str, text: str, message: str) -> None:
@@ -219,11 +212,8 @@ def test_examples_of_text_are_told_apart(tmp_path: Path) -> None:
 
 def small_run(folder: Path, name: str) -> Path:
     """A network of any task, and what it learned from."""
-    path = write_small(folder, name)
-    values = {"task": name, "train": str(path), "dev": str(path), "output": str(folder / name)}
-    values |= {"inputs": {"vectors_dim": 4}, "model": SMALL[name].model, "training": {"epochs": 1}}
-    train.train_task(configs.from_dict(train.TaskConfig, values), quiet=True)
-    return path
+    train.train_task(run_config(folder, name, name, inputs={"elmo": "none"}, training={"epochs": 1}), quiet=True)
+    return folder / SMALL[name].file
 
 
 UNLABELLED = {
@@ -267,9 +257,9 @@ def test_roles_of_sentences_without_a_predicate_are_written_empty(tmp_path: Path
     assert text.read_text(encoding="utf-8").endswith("Rain\n")
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
+@pytest.mark.parametrize(("suffix", "begin"), [(".gz", b"\x1f\x8b"), (".xz", b"\xfd7")])
 @pytest.mark.parametrize("name", tasks.available())
-def test_what_is_written_is_compressed_as_its_name_says(tmp_path: Path, name: str, suffix: str) -> None:
+def test_what_is_written_is_compressed_as_its_name_says(tmp_path: Path, name: str, suffix: str, begin: bytes) -> None:
     task = tasks.find(name)
     examples = task.read(write_small(tmp_path, name))
     gold = {
@@ -283,7 +273,6 @@ def test_what_is_written_is_compressed_as_its_name_says(tmp_path: Path, name: st
     plain, packed = tmp_path / f"out{Path(SMALL[name].file).suffix}", tmp_path / f"out{SMALL[name].file[5:]}{suffix}"
     for path in (plain, packed):
         task.write(path, examples, list(map(gold, examples)))
-    begin = {"": plain.read_bytes()[:2], ".gz": b"\x1f\x8b", ".xz": b"\xfd7"}[suffix]
     assert packed.read_bytes().startswith(begin)
     assert "".join(f"{line}\n" for _, line in readers.numbered_lines(packed)) == plain.read_text(encoding="utf-8")
 
