@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from command import run_fresh, run_program
-from refusals import refused
+from refusals import refusal, refused
 from tiny import write_tiny
 
 from elmo_lab import plugins
@@ -154,9 +154,7 @@ def test_a_task_and_a_probe_of_another_package_are_run_and_shown(package: Path, 
     assert "| layer | numbers |" in page
     assert "dev accuracy | dev errors" in page
     assert "elmo task train questions" in page
-    done = run("task", "predict", tmp_path / "runs" / "none" / "seed-1", data, tmp_path / "out.txt")
-    assert done.returncode == 2
-    assert "cannot do that" in done.stderr
+    refusal(run("task", "predict", tmp_path / "runs" / "none" / "seed-1", data, tmp_path / "out.txt"), "cannot do that")
 
 
 def test_what_is_no_task_or_probe_is_an_error_of_one_line(package: Path) -> None:

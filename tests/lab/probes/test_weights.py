@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from command import run
-from refusals import refused
+from refusals import refusal, refused
 
 from elmo_lab import figures, record
 from elmo_lab.probes import weights
@@ -223,9 +223,7 @@ def test_command_prints_the_means_and_keeps_the_rows(queue: Path, tmp_path: Path
     kept = record.read(output)
     assert (kept.name, kept.version, kept.settings) == ("weights", weights.PROBE.version, {"runs": [str(queue)]})
     assert kept.rows == [vars(row) for row in weights.collect(weights.WeightsConfig((str(queue),)))]
-    done = run("probe", "weights", queue, "--figure", figure, "--json")
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert "--overwrite" in done.stderr
+    refusal(run("probe", "weights", queue, "--figure", figure, "--json"), "--overwrite")
     (output / "record.json").write_text("", encoding="utf-8")
     done = run("probe", "weights", queue, "--figure", figure, "--output", output, "--overwrite")
     assert done.returncode == 0, done.stderr
