@@ -71,6 +71,13 @@ def run(*arguments: object, variables: dict[str, str] | None = None) -> "subproc
     return Command(*arguments, variables=variables).wait()
 
 
+def printed(*arguments: object) -> str:
+    """Runs `elmo` with `arguments`, which must be without an error; returns what it prints."""
+    done = run(*arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def run_program(program: str, variables: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
     """Runs a program in Python, which imports elmo by itself."""
     return Command(variables=variables, program=program).wait()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from command import run
-from refusals import names, refused
+from refusals import refusal, refused
 from tiny import tiny_model, write_tiny
 
 from elmo.disk.files import check_distinct
@@ -60,8 +60,7 @@ def test_an_output_that_is_read_stays(place: Path, command: str, kept: str) -> N
     Path("hard.svg").hardlink_to("text.svg")
     before = Path(kept).read_bytes()
     done = run(*command.split(), "--overwrite")
-    assert done.returncode == 2, done.stderr
-    names(done.stderr.removesuffix("\n"), "input")
+    refusal(done, "input")
     assert Path(kept).read_bytes() == before
 
 
@@ -77,8 +76,7 @@ def test_an_output_that_is_read_stays(place: Path, command: str, kept: str) -> N
 def test_two_outputs_are_two_files(place: Path, command: str) -> None:
     before = sorted(place.iterdir())
     done = run(*command.split(), "--overwrite")
-    assert done.returncode == 2, done.stderr
-    names(done.stderr.removesuffix("\n"), "two outputs")
+    refusal(done, "two outputs")
     assert sorted(place.iterdir()) == before
 
 
@@ -95,6 +93,5 @@ def test_a_probe_replaces_no_other_result(place: Path) -> None:
     record.write_text(record.read_text().replace('"name": "senses"', '"name": "pos"'))
     before = record.read_bytes()
     done = run("probe", "senses", "--data", "senses.svg", "--model", "model", "--output", "run", "--overwrite")
-    assert done.returncode == 2, done.stderr
-    names(done.stderr.removesuffix("\n"), "run", "pos", "--output")
+    refusal(done, "run", "pos", "--output")
     assert record.read_bytes() == before

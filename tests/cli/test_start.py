@@ -35,8 +35,9 @@ def run_without(blocked: tuple[str, ...], *commands: list[str]) -> str:
 
 
 def test_the_packaged_models_are_described_by_the_standard_library_alone() -> None:
-    commands = ["info", "--json"], ["models"], ["models", "norwegian", "--json"], ["completion", "bash"]
+    commands = ["info", "--json"], ["models"], ["models", "norwegian", "--json"], ["completion", "bash"], ["--help"]
     printed = run_without(HEAVY, *commands)
+    assert "usage: elmo" in printed
     assert '"format": "elmo-torch"' in printed
     assert "nlpl" in printed
 

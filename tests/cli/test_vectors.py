@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from command import Command, run
+from command import Command, printed, run
+from refusals import refusal
 from safetensors import safe_open
 from tiny import DIM, LAYERS, tiny_model, write_tiny
 
@@ -25,18 +26,12 @@ def model(tmp_path_factory):
     return write_tiny(tmp_path_factory.mktemp("cli") / "model")[0].parent
 
 
-def done(*arguments):
-    completed = run(*arguments)
-    assert completed.returncode == 0, completed.stderr
-    return completed.stdout
-
-
 def test_embed_concat_with_an_index_of_offsets(tmp_path):
     model, text = tmp_path / "model", "  The cat, sat.\n\nŻółw \u00a0 x\n"
     native.save(replace(tiny_model(), text=TextConfig("spacy", "line")), model)
     (tmp_path / "t.txt").write_text(text, encoding="utf-8")
     arguments = ("embed", tmp_path / "t.txt", tmp_path / "v.safetensors", "--model", model, "--layers", "concat")
-    done(*arguments, "--rows", tmp_path / "rows.jsonl")
+    printed(*arguments, "--rows", tmp_path / "rows.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [row["row"] for row in rows] == [0, 1, 2]
     assert [row["text"] for row in rows] == text.splitlines()
@@ -64,13 +59,13 @@ def test_text_for_a_model_of_unknown_text_is_split_at_whitespace_with_a_warning(
 def test_embed_proteins_as_seqvec(model, tmp_path):
     with gzip.open(tmp_path / "p.fasta.gz", "wt") as file:
         file.write(">sp|A one\nSEQ\nwence\n>B\nMKV\n")
-    done("embed", tmp_path / "p.fasta.gz", tmp_path / "v.h5", "--model", model, "--layers", "sum", "--pool", "mean")
+    printed("embed", tmp_path / "p.fasta.gz", tmp_path / "v.h5", "--model", model, "--layers", "sum", "--pool", "mean")
     proteins = [list("SEQWENCE"), list("MKV")]
     with read_vectors(tmp_path / "v.h5") as found:
         for row, layers in enumerate(Embedder.load(model).embed(proteins)):
             np.testing.assert_allclose(found[row], layers.sum(axis=0).mean(axis=0), atol=1e-6)
             assert found.tokens(row) == proteins[row]
-    done("embed", tmp_path / "p.fasta.gz", tmp_path / "r.npz", "--model", model, "--layers", "sum")
+    printed("embed", tmp_path / "p.fasta.gz", tmp_path / "r.npz", "--model", model, "--layers", "sum")
     with read_vectors(tmp_path / "r.npz") as found:
         assert found[0].shape == (8, DIM)
 
@@ -78,22 +73,18 @@ def test_embed_proteins_as_seqvec(model, tmp_path):
 def test_embed_refuses_what_is_not_of_the_kind(model, tmp_path):
     (tmp_path / "t.txt").write_text("The cat\n", encoding="utf-8")
     refused = run("embed", tmp_path / "t.txt", tmp_path / "v.h5", "--model", model, "--kind", "fasta")
-    assert refused.returncode == 2
-    assert refused.stderr.count("\n") == 1
-    assert "line 1 is 'The cat'" in refused.stderr
+    refusal(refused, "t.txt", "line 1 is 'The cat'")
     assert [path.name for path in tmp_path.iterdir()] == ["t.txt"]
 
 
 def test_types_are_written_as_word2vec_does(model, tmp_path):
     (tmp_path / "t.conllu").write_text("1\tThe\n2\tcat\n\n1\tthe\n2\tcat\n", encoding="utf-8")
-    printed = done("types", tmp_path / "t.conllu", tmp_path / "v.txt", "--model", model, "--lowercase", "--quiet")
-    assert printed == f"{tmp_path / 'v.txt'}: 2 words of {DIM} numbers, from 4 tokens\n"
+    said = printed("types", tmp_path / "t.conllu", tmp_path / "v.txt", "--model", model, "--lowercase", "--quiet")
+    assert said == f"{tmp_path / 'v.txt'}: 2 words of {DIM} numbers, from 4 tokens\n"
     head, *lines = (tmp_path / "v.txt").read_text(encoding="utf-8").splitlines()
     assert head == f"2 {DIM}"
     assert [line.split(" ")[0] for line in lines] == ["the", "cat"]
-    refused = run("types", tmp_path / "t.conllu", tmp_path / "v.txt", "--model", model)
-    assert refused.returncode == 2
-    assert "the output exists" in refused.stderr
+    refusal(run("types", tmp_path / "t.conllu", tmp_path / "v.txt", "--model", model), "v.txt", "exists", "--overwrite")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM ends a program there without a chance to tidy up")
