@@ -175,33 +175,34 @@ class Index:
     def occurrences(self, word: str, layer: int, most: int | None = None) -> tuple[list[Query], int]:
         """Returns at most `most` occurrences of `word` as spelled, spread over the text, and their total number."""
         column = tables.column_of(self.layer(layer))
+        rows, count = self._rows(word, most)
+        if not rows:
+            return [], 0
         with self._errors():
-            search = (
-                self._occurrences.search().where(tables.is_word(word)).select(["sentence", "token"]).with_row_id(True)
-            )
-            places = search.limit(None).to_arrow()
-            order = np.lexsort((places["token"].to_numpy(), places["sentence"].to_numpy()))
-            order = order[even_places(len(order), len(order) if most is None else most)]
-            if not len(order):
-                return [], 0
-            wanted = places["_rowid"].to_numpy()[order].tolist()
-            taken = self._occurrences.take_row_ids(wanted).select(["sentence", "token", column]).to_arrow()
-            found = sorted(taken.to_pylist(), key=tables.position)
-        uses = self._uses(found)
+            taken = self._occurrences.take_row_ids([row["_rowid"] for row in rows])
+            found = sorted(taken.select(["sentence", "token", column]).to_arrow().to_pylist(), key=tables.position)
         vectors = [np.array(row[column], np.float32) for row in found]
-        queries = [Query(tokens, token, vector, at) for (tokens, token, at), vector in zip(uses, vectors, strict=True)]
-        return queries, len(places)
+        return [
+            Query(tokens, token, vector, place)
+            for (tokens, token, place), vector in zip(self._uses(rows), vectors, strict=True)
+        ], count
 
     def uses(self, word: str, most: int) -> tuple[list[Use], int]:
         """Returns occurrences of `word` as spelled, without vectors, in text order, and their number.
 
         If there are more than `most`, they are taken evenly over the text.
         """
+        rows, count = self._rows(word, most)
+        return self._uses(rows), count
+
+    def _rows(self, word: str, most: int | None) -> tuple[list[dict[str, Any]], int]:
+        """Returns the positions and row ids of at most `most` occurrences, evenly over the text, and their number."""
         with self._errors():
             search = self._occurrences.search().where(tables.is_word(word)).select(["sentence", "token"])
-            found = sorted(search.limit(None).to_arrow().to_pylist(), key=tables.position)
-        taken = [found[number] for number in even_places(len(found), most)]
-        return self._uses(taken), len(found)
+            found = search.with_row_id(True).limit(None).to_arrow()
+        order = np.lexsort((found["token"].to_numpy(), found["sentence"].to_numpy()))
+        kept = order[even_places(len(order), len(order) if most is None else most)]
+        return found.take(kept).to_pylist(), len(found)
 
     def nearest(
         self, query: Query, layer: int, k: int = 5, same_word: bool = True, exact: bool = False

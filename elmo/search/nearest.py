@@ -142,18 +142,15 @@ def search(
             vectors = unit_vectors(np.concatenate([array[layer] for array in embedded]))
             similarities = vectors_of_queries @ vectors.T  # its shape: queries, tokens of the chunk
             for row, allowed, found in zip(similarities, candidates, of_layer, strict=True):
-                nearest = allowed[np.argsort(-row[allowed], kind="stable")[:k]]
-                found.neighbors += [_neighbor(float(row[i]), *places[i]) for i in nearest]
+                for i in allowed[np.argsort(-row[allowed], kind="stable")[:k]]:
+                    number, t, tokens, record = places[i]
+                    found.neighbors.append(Neighbor(float(row[i]), number, t, tokens, record.place(t)))
                 found.neighbors.sort(key=lambda neighbor: -neighbor.similarity)
                 del found.neighbors[k:]
                 found.candidates += len(allowed)
         if progress is not None:
             progress(chunk[-1][0] + 1)
     return best
-
-
-def _neighbor(similarity: float, number: int, token: int, tokens: tuple[str, ...], record: TextRecord) -> Neighbor:
-    return Neighbor(similarity, number, token, tokens, record.place(token))
 
 
 def _candidates(

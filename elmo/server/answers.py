@@ -18,8 +18,6 @@ JSON, NPY, NPZ = "application/json", "application/x-npy", "application/x-npz"
 SAFETENSORS, ARROW = "application/x-safetensors", "application/vnd.apache.arrow.stream"
 TYPES = JSON, NPY, NPZ, SAFETENSORS, ARROW
 WEIGHT = re.compile(r";\s*q=([01](?:\.\d*)?)\s*(?:;|$)", re.IGNORECASE)
-
-
 AT_ONCE = 65_536
 """The numbers that are written as JSON at once, while other threads, such as that of the event loop, wait."""
 SMALLEST, LARGEST = 1_000, 256_000
@@ -32,10 +30,7 @@ class NotAcceptable(Exception):
 
 def preferred_type(header: str) -> str:
     """Returns the available type that an Accept header prefers, by q, then by order; JSON for `*/*`."""
-    weights: dict[str, float] = {}
-    for part in filter(str.strip, (header.strip() or "*/*").split(",")):
-        found = WEIGHT.search(part)
-        weights[part.partition(";")[0].strip().lower()] = float(found[1]) if found else 1.0
+    weights = _weights(header) or {"*/*": 1.0}
     left = [kind for kind in TYPES if weights.get(kind, 1.0) > 0]
     for name in sorted((name for name in weights if weights[name] > 0), key=lambda name: -weights[name]):
         if name in left:
@@ -43,6 +38,15 @@ def preferred_type(header: str) -> str:
         if name in ("*/*", "application/*") and left:
             return left[0]
     raise NotAcceptable(f"Accept is {header[:80]!r}; one of {', '.join(TYPES)} is expected")
+
+
+def _weights(header: str) -> dict[str, float]:
+    """Returns what an Accept header names, in lower case and in order, and the q of each; 1 if it has no valid one."""
+    weights: dict[str, float] = {}
+    for part in filter(str.strip, header.split(",")):
+        found = WEIGHT.search(part)
+        weights[part.partition(";")[0].strip().lower()] = float(found[1]) if found else 1.0
+    return weights
 
 
 def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -74,8 +78,7 @@ def compressed_response(response: Response, header: str) -> Response:
 
 def takes_gzip(header: str) -> bool:
     """Returns whether an Accept-Encoding header accepts gzip."""
-    parts = [part.strip().lower() for part in header.split(",")]
-    return any(re.fullmatch(r"gzip(\s*;\s*q=(1(\.0*)?|0?\.\d*[1-9]\d*|0\.\d*[1-9]\d*))?", part) for part in parts)
+    return _weights(header).get("gzip", 0) > 0
 
 
 def vectors_response(splits: Sequence[SplitText], vectors: Sequence[np.ndarray], kind: str, dtype: str) -> Response:

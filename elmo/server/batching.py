@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -199,10 +200,8 @@ class Batcher:
 
     def _answer(self, batch: list[_Request]) -> None:
         try:
-            if batch[0].call is not None:
-                results = [batch[0].call()]
-            else:
-                results = self._embedded(batch)
+            call = batch[0].call
+            results = self._embedded(batch) if call is None else [call()]
         except ClientGone:
             return
         except Exception as error:
@@ -219,9 +218,8 @@ class Batcher:
     def _embedded(self, batch: list[_Request]) -> list[list[np.ndarray]]:
         kind = batch[0].kind
         assert kind is not None
-        vectors = self._embed([text for request in batch for text in request.texts], kind)
-        ends = np.cumsum([len(request.texts) for request in batch]).tolist()
-        return [vectors[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        vectors = iter(self._embed([text for request in batch for text in request.texts], kind))
+        return [list(islice(vectors, len(request.texts))) for request in batch]
 
 
 def _set(future: Future, result: Any = None, error: Exception | None = None) -> None:

@@ -30,6 +30,7 @@ Name = Annotated[str, Meta(max_length=1000)]
 Inputs = Annotated[str | list[str | list[int]], Meta(description="text; token ids are refused")]
 Truncate = Annotated[bool, Meta(description="cut inputs that are too long")]
 Direction = Annotated[Literal["Left", "Right", "left", "right"], Meta(description="the end that is cut")]
+Dimensions = Annotated[int | None, Meta(description="only the model's own number")]
 TOKEN_IDS = "contains token ids; this model has its own tokenizer: send text"
 """The end of a message that refuses a field."""
 Ids = str | list[str | int | list[int]]
@@ -50,22 +51,19 @@ class Vectors(msgspec.Struct, forbid_unknown_fields=True):
     lines: Lines = False
 
 
-class Embed(msgspec.Struct):
-    """The body of /embed, as in text-embeddings-inference; its fields without a meaning here are ignored."""
-
-    inputs: Inputs
-    normalize: Annotated[bool, Meta(description="to length 1")] = True
-    truncate: Truncate = False
-    truncation_direction: Direction = "Right"
-    dimensions: Annotated[int | None, Meta(description="only the model's own number")] = None
-
-
 class EmbedAll(msgspec.Struct):
     """The body of /embed_all, as in text-embeddings-inference."""
 
     inputs: Inputs
     truncate: Truncate = False
     truncation_direction: Direction = "Right"
+
+
+class Embed(EmbedAll):
+    """The body of /embed, as in text-embeddings-inference; its fields without a meaning here are ignored."""
+
+    normalize: Annotated[bool, Meta(description="to length 1")] = True
+    dimensions: Dimensions = None
 
 
 class Pair(msgspec.Struct):
@@ -89,14 +87,10 @@ class Similarity(msgspec.Struct):
     parameters: SimilarityParameters | None = None
 
 
-class Root(msgspec.Struct):
+class Root(Embed):
     """The body of POST /: that of /embed, or that of /similarity."""
 
-    inputs: str | list[str | list[int]] | Pair
-    normalize: bool = True
-    truncate: Truncate = False
-    truncation_direction: Direction = "Right"
-    dimensions: int | None = None
+    inputs: str | list[str | list[int]] | Pair  # type: ignore[assignment]
     parameters: SimilarityParameters | None = None
 
 
@@ -113,7 +107,7 @@ class Embeddings(msgspec.Struct):
     input: Annotated[Ids, Meta(description="text; token ids are refused")]
     model: Annotated[str, Meta(description="any name, since there is only one model")] = "default"
     encoding_format: Literal["float", "base64"] = "float"
-    dimensions: Annotated[int | None, Meta(description="only the model's own number")] = None
+    dimensions: Dimensions = None
     user: str | None = None
     normalize: Annotated[bool, Meta(description="to length 1, as OpenAI's are; not a field of OpenAI's")] = True
 

@@ -11,7 +11,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 class Connection(H11Protocol):
     """Disconnects a client that sends no complete request head, or reads nothing of a response, for `seconds`.
 
-    `elmo.server.app` handles slow bodies, since it can still respond.
+    `elmo.server.guard` handles slow bodies, since it can still respond.
     """
 
     def __init__(self, *given: Any, seconds: float, **named: Any) -> None:

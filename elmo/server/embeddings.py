@@ -47,11 +47,10 @@ def routes(service: Service) -> list[Route]:
 
 def _inference_routes(service: Service) -> list[Route]:
     """Returns the routes of text-embeddings-inference that take inputs."""
-    config = service.config
 
     async def embed(request: Request, body: bodies.Embed) -> Response:
         """One vector per input, as in text-embeddings-inference."""
-        service.check_dimensions(body.dimensions, config.layers)
+        service.check_dimensions(body.dimensions)
         inputs = input_texts(body.inputs)
         _, found = await service.embedded(inputs, service.pooled, body.truncate, body.truncation_direction)
         rows = unit_vectors(np.stack(found)).astype(np.float32) if body.normalize else found
@@ -59,7 +58,7 @@ def _inference_routes(service: Service) -> list[Route]:
 
     async def embed_all(request: Request, body: bodies.EmbedAll) -> Response:
         """One vector per token, as in text-embeddings-inference."""
-        kind = BatchKind(config.layers, None)
+        kind = BatchKind(service.config.layers, None)
         _, found = await service.embedded(input_texts(body.inputs), kind, body.truncate, body.truncation_direction)
         return await service.written(request, json_response, found)
 
@@ -74,8 +73,7 @@ def _inference_routes(service: Service) -> list[Route]:
         """Answers like /embed, or like /similarity for its inputs: Hugging Face's clients send their requests here."""
         if isinstance(body.inputs, bodies.Pair):
             return await similarity(request, bodies.Similarity(body.inputs, body.parameters))
-        given = bodies.Embed(body.inputs, body.normalize, body.truncate, body.truncation_direction, body.dimensions)
-        return await embed(request, given)
+        return await embed(request, body)
 
     async def tokenize(request: Request, body: bodies.Tokenize) -> Response:
         """The tokens of each input: ids in the vocabulary, and places; as in text-embeddings-inference."""

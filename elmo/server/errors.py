@@ -34,7 +34,7 @@ class EmptyRequest(InputError):
 
 
 class ErrorResponse(msgspec.Struct):
-    """Makes an error response, which has OpenAI's format on /v1."""
+    """The answer to an error, except on /v1, where it has OpenAI's format."""
 
     error: str
     error_type: str

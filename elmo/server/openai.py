@@ -26,7 +26,7 @@ def routes(service: Service) -> list[Route]:
         inputs = [body.input] if isinstance(body.input, str) else body.input
         if any(not isinstance(each, str) for each in inputs):
             raise InputError(f"input {bodies.TOKEN_IDS} (LangChain: check_embedding_ctx_length=False)")
-        service.check_dimensions(body.dimensions, service.config.layers)
+        service.check_dimensions(body.dimensions)
         splits, found = await service.embedded([str(each) for each in inputs], service.pooled)
         rows = unit_vectors(np.stack(found)).astype(np.float32) if body.normalize else np.stack(found)
         return await service.written(request, _response, service.name, rows, body.encoding_format, splits)

@@ -163,9 +163,9 @@ class Service:
         layer_selector(kind.layers, self.embedder.n_layers)
         vector_shaper(kind.layers, kind.pool)
 
-    def check_dimensions(self, dimensions: int | None, layers: Layers) -> None:
+    def check_dimensions(self, dimensions: int | None) -> None:
         """Raises InputError if a client asks for vectors of another size than the model's."""
-        size = self.embedder.dim * (self.embedder.n_layers if layers == "concat" else 1)
+        size = self.embedder.dim * (self.embedder.n_layers if self.config.layers == "concat" else 1)
         if dimensions not in (None, size):
             raise InputError(f"dimensions is {dimensions}; the vectors of this model have {size}: omit it")
 
@@ -337,15 +337,15 @@ def _step(steps: Iterator[None]) -> bool:
     return any(time.monotonic() > end for _ in steps)
 
 
-def with_limits(config: ServeConfig, **limits: Any) -> ServeConfig:
+def with_limits(config: ServeConfig, **limits: float | None) -> ServeConfig:
     """Replaces limits of the configuration; None keeps a limit.
 
     Raises InputError if a limit is not above 0, or is beyond `LARGEST_LIMIT`, as infinity is.
     """
     given = {name: value for name, value in limits.items() if value is not None}
     for name, value in given.items():
-        if isinstance(value, int | float) and not 0 < value <= LARGEST_LIMIT:
+        if not 0 < value <= LARGEST_LIMIT:
             raise InputError(
                 f"--{name.replace('_', '-')} is {value}; a number above 0, up to {LARGEST_LIMIT:,}, is expected"
             )
-    return replace(config, **given)
+    return replace(config, **given)  # type: ignore[arg-type]
