@@ -86,7 +86,6 @@ def test_others_are_answered_while_a_text_is_tokenized_which_ends_at_the_limit(s
     ("path", "body"),
     [
         ("/v1/embeddings", {"input": "a \ud800"}),
-        ("/vectors", {"sentences": [["a"], ["b", "\ud800"]]}),
         ("/embed", {"inputs": ["a", "\udc00\ud800"]}),
         ("/vectors", {"sentences": ["a"], "\ud800": 1}),
         ("/vectors", {"sentences": ["a"], "layers": "\ud800"}),
@@ -102,7 +101,6 @@ def test_half_a_character_is_refused(service, path, body):
     ("body", "word"),
     [
         ({"layers": [1e308, 1e308, 1e308]}, "finite weights"),
-        ({"layers": [1e308, 1e308, 1e308], "pool": "mean"}, "finite weights"),
         ({"layers": [1e5, 1e5, 1e5], "pool": "sum", "dtype": "float16"}, "too large for float16"),
     ],
 )
@@ -268,13 +266,10 @@ def test_the_type_that_the_client_prefers(header, kind):
         preferred_type(header)
 
 
-@pytest.mark.parametrize(
-    "headers", [{"content-type": "application/x-www-form-urlencoded"}, {"content-type": "text/plain"}]
-)
-def test_a_body_that_is_not_announced_as_json_is_told_the_header(service, headers):
+def test_a_body_that_is_not_announced_as_json_is_told_the_header(service):
     """As curl sends it without -H."""
-    body = json.dumps({"sentences": ["She wrote a play ."]})
-    answer = asked(service, lambda client: client.post("/vectors", content=body, headers=headers))
+    form, body = {"content-type": "application/x-www-form-urlencoded"}, json.dumps({"sentences": ["a"]})
+    answer = asked(service, lambda client: client.post("/vectors", content=body, headers=form))
     assert answer.status_code == 422
     assert answer.json()["error"].startswith("the header content-type is not application/json")
 
