@@ -3,6 +3,7 @@
 import ctypes
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -285,3 +286,26 @@ def test_waiting_processes_have_a_lock_one_after_another(tmp_path: Path) -> None
     processes = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(3)]
     assert [process.wait() for process in processes] == [0, 0, 0]
     assert (tmp_path / "count").read_text() == "120"
+
+
+def test_a_lock_ends_with_its_process_though_a_child_of_it_lives_on(tmp_path: Path) -> None:
+    program = (
+        "import os, sys, time; from pathlib import Path; from elmo.disk.lock import locked\n"
+        f"with locked(Path({str(tmp_path)!r}, '.lock')) as mine:\n"
+        "    begun, begins = os.pipe()\n"
+        "    child = os.fork()\n"
+        "    if not child: os.write(begins, b'.'), time.sleep(60)\n"
+        "    os.read(begun, 1)  # what a child does about the lock it can only do once it runs\n"
+        "    print(child, mine, flush=True)\n"
+        "    os._exit(0)\n"
+    )
+    done = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert done.stdout is not None
+    child, mine = done.stdout.readline().split()
+    done.wait()
+    try:
+        with locked(tmp_path / LOCK) as free:
+            assert (mine, free) == ("True", True)
+    finally:
+        os.kill(int(child), signal.SIGKILL)
+        done.stdout.close()

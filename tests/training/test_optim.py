@@ -8,7 +8,7 @@ from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
 from elmo.pretraining.objective import muon_shapes
-from elmo.training.optim import OptimConfig, build_optimizer, learning_rate, orthogonalize
+from elmo.training.optim import OptimConfig, build_optimizer, orthogonalize
 
 
 def pair(rows: int = 6) -> tuple[nn.Parameter, nn.Parameter]:
@@ -144,9 +144,3 @@ def test_a_rate_in_a_tensor_gives_the_steps_of_a_number(config: OptimConfig) -> 
         found.append([stack, vector, table])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other)
-
-
-def test_the_rate_may_fall_to_zero_over_all_steps() -> None:
-    config = OptimConfig(lr=1.0, warmup_steps=0, decay=1.0, lowest=0.0)
-    rates = [learning_rate(config, step, 100) for step in (0, 25, 50, 99)]
-    assert rates == pytest.approx([1.0, 0.75, 0.5, 0.01])
