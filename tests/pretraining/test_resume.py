@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from command import Command, run
+from refusals import refusal
 from small_run import TINY, last_checkpoint, losses, metrics, model_bytes, texts
 
 from elmo import formats
@@ -201,30 +202,16 @@ def test_resuming_a_finished_run_changes_nothing(whole):
 @pytest.mark.parametrize(
     ("change", "seen"),
     [
-        (("streams=8",), r"streams was 4, now it is 8"),
-        (("model.lstm.dim=16",), r"model was \{'lstm': \{'dim': 8\}\}, now it is \{'lstm': \{'dim': 16\}\}"),
-        (("seed=9",), r"seed was 1, now it is 9"),
-        (("text.language=de",), r"text was \{'language': 'en'\}"),
-        (("optim.name=adagrad",), r"optim.name was 'adamw', now it is 'adagrad'"),
-        (("loop.accumulate=2",), r"loop.accumulate was 1, now it is 2"),
+        ("streams=8", "streams was 4, now it is 8"),
+        ("model.lstm.dim=16", "model was {'lstm': {'dim': 8}}, now it is {'lstm': {'dim': 16}}"),
+        ("seed=9", "seed was 1, now it is 9"),
+        ("text.language=de", "text was {'language': 'en'}"),
+        ("optim.name=adagrad", "optim.name was 'adamw', now it is 'adagrad'"),
+        ("loop.accumulate=2", "loop.accumulate was 1, now it is 2"),
     ],
 )
 def test_resumed_run_cannot_change_what_its_data_depend_on(whole, change, seen):
-    done = run("train", "--resume", "--output", whole, *change)
-    assert done.returncode == 2
-    assert_one_line(done.stderr, str(whole / "train.json"), "another --output")
-    assert re.search(seen, done.stderr), done.stderr
-
-
-def test_resumed_run_whose_text_has_changed_is_refused(whole, tmp_path):
-    train = tmp_path / "train.txt"
-    train.write_bytes((whole.parent / "train.txt").read_bytes())
-    arguments = (*SETTINGS, "max_words=200", "--output", tmp_path / "run")
-    assert run("train", "--train", train, *arguments).returncode == 0
-    train.write_text("Other words .\n" * 100, encoding="utf-8")
-    done = run("train", "--resume", "--output", tmp_path / "run", "max_words=400")
-    assert done.returncode == 2
-    assert_one_line(done.stderr, "corpus.json", "training files differ", "--output")
+    refusal(run("train", "--resume", "--output", whole, change), whole / "train.json", seen, "another --output")
 
 
 def test_a_damaged_run_is_named_and_no_checkpoint_sacrificed(whole, tmp_path):
@@ -234,27 +221,21 @@ def test_a_damaged_run_is_named_and_no_checkpoint_sacrificed(whole, tmp_path):
     words = (copy / "vocab.txt").read_text(encoding="utf-8").splitlines()
     (copy / "vocab.txt").write_text("\n".join(words[:-1]) + "\n", encoding="utf-8")
     done = run("train", "--resume", "--output", copy)
-    assert done.returncode == 2
-    assert_one_line(done.stderr, str(copy / "vocab.txt"), "restore it")
+    refusal(done, copy / "vocab.txt", "restore it")
     assert "step-" not in done.stderr
     shutil.copy(copy / "model" / "vocab.txt", copy / "vocab.txt")
     (newest,) = sorted((copy / "checkpoints").iterdir())[-1:]
     (newest / "rank-0.json").unlink()
-    done = run("train", "--resume", "--output", copy)
-    assert done.returncode == 2
-    assert_one_line(done.stderr, newest.name, "rank-0.json")
+    refusal(run("train", "--resume", "--output", copy), newest.name, "rank-0.json")
 
 
 def test_output_that_holds_a_run_needs_resume(whole):
-    done = run("train", *flags(whole), "--output", whole)
-    assert done.returncode == 2
-    assert_one_line(done.stderr, str(whole), f"step-{STEPS:09d}", "--resume")
+    refusal(run("train", *flags(whole), "--output", whole), whole, f"step-{STEPS:09d}", "--resume")
 
 
 def test_resume_without_a_run(whole, tmp_path):
     done = run("train", *flags(whole), "--resume", "--output", tmp_path / "none")
-    assert done.returncode == 2
-    assert_one_line(done.stderr, str(tmp_path / "none" / "train.json"), "no run to resume", "omit --resume")
+    refusal(done, tmp_path / "none" / "train.json", "no run to resume", "omit --resume")
     assert not (tmp_path / "none").exists()
 
 
@@ -265,9 +246,7 @@ def test_resume_from_a_damaged_checkpoint_says_how_to_use_the_one_before(whole, 
     before, last = sorted((output / "checkpoints").iterdir())
     weights = last / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:100])
-    done = run("train", "--resume", "--output", output)
-    assert done.returncode == 2
-    assert_one_line(done.stderr, str(last), "remove this folder")
+    refusal(run("train", "--resume", "--output", output), last, "remove this folder")
     shutil.rmtree(last)
     done = run("train", "--resume", "--output", output)
     assert done.returncode == 0, done.stderr
@@ -323,17 +302,16 @@ def test_a_model_whose_checkpoints_are_gone_is_not_begun_anew(whole, tmp_path):
     output = shutil.copytree(whole, tmp_path / "run")
     shutil.rmtree(output / "checkpoints")
     before = {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
-    for flag in ((), ("--resume",)):
-        done = run("train", *(flags(whole) if not flag else ()), *flag, "--output", output)
-        assert done.returncode == 2
-        assert_one_line(done.stderr, str(output), "holds a model but no checkpoint", "--init-from")
+    for arguments in (flags(whole), ("--resume",)):
+        done = run("train", *arguments, "--output", output)
+        refusal(done, output, "holds a model but no checkpoint", "--init-from")
     assert {path: path.read_bytes() for path in output.rglob("*") if path.is_file()} == before
 
 
 def test_a_run_that_never_leaves_its_warmup_says_so(whole, tmp_path):
-    few = (*flags(whole), "max_words=100", "optim.warmup_steps=100")
-    for more in (("--dry-run",), ("--output", tmp_path / "run")):
-        done = run("train", *few, *more, *(("--output", tmp_path / "none") if "--dry-run" in more else ()))
+    few = (*flags(whole), "max_words=100", "optim.warmup_steps=100", "--output", tmp_path / "run")
+    for more in (("--dry-run",), ()):
+        done = run("train", *few, *more)
         assert done.returncode == 0, done.stderr
         assert "100 steps" in done.stdout + done.stderr
 
@@ -341,12 +319,4 @@ def test_a_run_that_never_leaves_its_warmup_says_so(whole, tmp_path):
 def test_resume_of_a_damaged_record(tmp_path):
     (tmp_path / "train.json").write_text('{"train": ["a.txt"], "outp', encoding="utf-8")
     done = run("train", "--resume", "--output", tmp_path)
-    assert done.returncode == 2
-    assert_one_line(done.stderr, str(tmp_path / "train.json"), "not the record of a run", "--output")
-
-
-def assert_one_line(stderr: str, *parts: str) -> None:
-    assert stderr.startswith("elmo: error: ")
-    assert stderr.count("\n") == 1
-    for part in parts:
-        assert part in stderr
+    refusal(done, tmp_path / "train.json", "not the record of a run", "--output")

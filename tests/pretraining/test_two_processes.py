@@ -49,7 +49,7 @@ def test_two_processes_have_the_loss_curve_of_one_also_killed_and_resumed(corpus
     steps = [line["step"] for line in metrics(output) if "loss" in line]
     assert steps == list(range(1, 41))
     newest = max((output / "checkpoints").iterdir())
-    assert {path.name for path in newest.iterdir()} >= {f"rank-{r}.{kind}" for r in (0, 1) for kind in ("json",)}
+    assert {path.name for path in newest.glob("rank-*.json")} == {"rank-0.json", "rank-1.json"}
 
 
 @pytest.mark.slow
@@ -91,11 +91,4 @@ def test_error_of_the_user_ends_both_processes_with_one_line(tmp_path):
     assert (code, printed) == (2, "")
     assert errors.count("\n") == 1
     assert str(empty) in errors
-    assert not (tmp_path / "run").exists()
-
-
-def test_streams_that_cannot_be_divided_are_refused_before_anything_is_read(corpus, tmp_path):
-    done = run("train", *corpus, *TINY, "streams=5", "devices=2", "--output", tmp_path / "run")
-    assert done.returncode == 2
-    assert "streams is 5" in done.stderr
     assert not (tmp_path / "run").exists()
