@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from refusals import refused
 from small_run import TINY, model_bytes, texts
 
 import elmo
+from elmo.pretraining import counting
 from elmo.pretraining.plan import RunPlan, remarks
 from elmo.pretraining.settings import TrainConfig
 from elmo.text.vocabulary import CorpusCounts
+from elmo.training.optim import OptimConfig
 
 SETTINGS: dict[str, Any] = {
     "text": {"tokens": "whitespace", "sentences": "line"},
@@ -119,3 +122,28 @@ def test_a_run_that_can_become_nothing_is_said_before_it(words, steps, warmup, s
     found = list(remarks(RunPlan(CorpusCounts(words - 1, 1, 2, 0, 50), words, 1280, steps), config))
     assert len(found) == len(said)
     assert all(part in remark for part, remark in zip(said, found, strict=True))
+
+
+def test_sessions_are_those_whose_steps_count(tmp_path: Path) -> None:
+    """A run without a change has no record of them; those that a run has gone back before are forgotten."""
+    seen = []
+    counting.write_record(TrainConfig(("a.txt",), str(tmp_path)))
+    for step, lr in ((0, 1.0), (10, 1.0), (20, 2.0), (20, 3.0), (30, 3.0), (15, 5.0), (10, 1.0), (0, 7.0)):
+        config = TrainConfig(("a.txt",), str(tmp_path), streams=step + 1, optim=OptimConfig(lr=lr))
+        counting.record_session(config, step)
+        file = tmp_path / "sessions.json"
+        sessions = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+        seen.append([(each["step"], each["settings"]["optim"]["lr"]) for each in sessions])
+    assert seen == [
+        [],
+        [],
+        [(0, 1), (20, 2)],
+        [(0, 1), (20, 3)],
+        [(0, 1), (20, 3)],
+        [(0, 1), (15, 5)],
+        [(0, 1)],
+        [(0, 7)],
+    ]
+    file.write_text("[{}]", encoding="utf-8")
+    with refused("sessions.json", "damaged", "remove"):
+        counting.record_session(TrainConfig(("a.txt",), str(tmp_path)), 20)

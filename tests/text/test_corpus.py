@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from refusals import refused
 from text_files import many, write
 
-from elmo.errors import InputError, IrregularInput
+from elmo.errors import IrregularInput
 from elmo.text import corpus
 from elmo.text.tokenizer import TextConfig, Tokenizer
 
@@ -117,10 +117,8 @@ def test_a_damaged_file_is_named(tmp_path, suffix):
     cut.write_bytes(whole[: len(whole) // 2])
     text.write_bytes(b"not compressed at all\n")
     for path in (cut, text):
-        with pytest.raises(InputError, match="damaged or incomplete") as raised:
+        with refused(path, "damaged or incomplete"):
             list(corpus.file_paragraphs(path))
-        assert str(path) in str(raised.value)
-        assert "\n" not in str(raised.value)
 
 
 def test_a_missing_file_is_an_os_error(tmp_path):

@@ -155,9 +155,8 @@ def test_pysbd_cuts_where_its_sentences_are_if_it_changed_none(sentences, space)
 
 @pytest.mark.parametrize("config", [TextConfig(language="zz"), TextConfig("whitespace", "pysbd", "zz")])
 def test_an_unknown_language_is_named(config):
-    with refused("'zz'") as raised:
+    with refused("'zz'"):
         Tokenizer(config)
-    assert "\n" not in str(raised.value)
 
 
 def test_a_new_vocabulary_of_spacy_changes_nothing(monkeypatch):
