@@ -263,6 +263,8 @@ def test_uses_are_one_point_at_layer_0_and_part_by_the_slider(tab, embedder):
         other = float(np.mean([found[i][j] for i in (0, 1) for j in (2, 3)]))
         np.testing.assert_allclose([float(row[1]), float(row[2])], [same, other], atol=1e-4)
         assert 0 < float(row[3]) < 0.9
+    page.click("#senses-plane summary")
+    page.wait_for_selector("#senses-plane td")
     page.focus("#senses-layer")
     page.keyboard.press("End")
     apart = np.ptp(page.evaluate(places), axis=0).max()
@@ -272,6 +274,8 @@ def test_uses_are_one_point_at_layer_0_and_part_by_the_slider(tab, embedder):
     assert np.ptp(page.evaluate(places), axis=0).max() < 5 < 60 < apart
     assert page.inner_text("#senses-at") == "layer 0"
     assert page.inner_text("#senses-mean") == "Mean cosine at layer 0"
+    assert page.is_visible("#senses-plane td"), "the table stays open"
+    page.click("#senses-plane summary")
 
 
 def test_a_picture_has_the_names_of_its_own_numbers_while_another_is_on_its_way(tab):

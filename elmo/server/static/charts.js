@@ -198,23 +198,16 @@ export function scatter(box, { label, points, kinds, names, chosen, near, choose
   const width = room(box, 480);
   const height = Math.round(width * 0.8);
   const pad = 22;
-  const spread = Math.max(1e-9, ...[0, 1].map((axis) => Math.max(...points.map((p) => Math.abs(p[axis])))));
-  const isOne = spread < 1e-6;
-  const ranges = [0, 1].map((axis) => [
-    Math.min(...points.map((p) => p[axis])),
-    Math.max(...points.map((p) => p[axis])),
-  ]);
-  const unit = Math.min(
-    (width - 2 * pad) / (ranges[0][1] - ranges[0][0]),
-    (height - 2 * pad) / (ranges[1][1] - ranges[1][0]),
-  );
-  const place = (/** @type {[number, number]} */ point) =>
-    isOne
-      ? [width / 2, height / 2]
-      : [
-          width / 2 + (point[0] - (ranges[0][0] + ranges[0][1]) / 2) * unit,
-          height / 2 - (point[1] - (ranges[1][0] + ranges[1][1]) / 2) * unit,
-        ];
+  const isOne = points.flat().every((each) => Math.abs(each) < 1e-6);
+  const [[west, east], [south, north]] = [0, 1].map((axis) => {
+    const all = points.map((point) => point[axis]);
+    return [Math.min(...all), Math.max(...all)];
+  });
+  const unit = isOne ? 0 : Math.min((width - 2 * pad) / (east - west), (height - 2 * pad) / (north - south));
+  const place = (/** @type {[number, number]} */ [x, y]) => [
+    width / 2 + (x - (west + east) / 2) * unit,
+    height / 2 - (y - (south + north) / 2) * unit,
+  ];
   const plane = picture(width, height, { role: "group", "aria-label": label });
   plane.append(s("rect", { x: 0.5, y: 0.5, width: width - 1, height: height - 1, class: "frame" }));
   const order = range(points.length).toSorted((a, b) => points[a][0] - points[b][0] || a - b);

@@ -78,7 +78,7 @@ export function expects(info) {
       ? "A hatched word is not in the model’s vocabulary. The model gives all unknown words one probability together, so it " +
         "has no surprisal of its own."
       : "";
-    takeaway(find("expects-numbers"), "surprisal", () => [
+    takeaway(find("expects-numbers"), [], "surprisal", () => [
       ["sentence", "token", "forward bits", "backward bits", "in vocabulary"],
       ...scored.flatMap(({ tokens, forward, backward, known }, i) =>
         tokens.map((token, j) => {
@@ -132,7 +132,6 @@ export function expects(info) {
 
   /** @param {number} sentence @param {number} token @param {import("./api.js").Substitute[]} found */
   function drawSubstitutes(sentence, token, found) {
-    const figure = find("substitutes-list");
     const most = Math.exp(found[0]?.log_probability ?? 0);
     const put = (/** @type {string} */ word) => {
       if (get("e") !== text) return; // the text has changed and is being scored again
@@ -158,12 +157,7 @@ export function expects(info) {
       );
     });
     const hint = h("p", { class: "hint" }, "Choose one to put it into the sentence.");
-    figure.replaceChildren(
-      h("ol", { class: "substitutes" }, ...items),
-      hint,
-      ...figure.querySelectorAll("details, .take"),
-    );
-    takeaway(figure, "substitutes", () => [
+    takeaway(find("substitutes-list"), [h("ol", { class: "substitutes" }, ...items), hint], "substitutes", () => [
       ["word", "probability", "log probability", "forward", "backward"],
       ...found.map((each) => [
         each.word,

@@ -19,14 +19,15 @@ const KEPT = [
 ];
 
 /**
- * Adds what stands below a picture: buttons that save it, and its numbers as a table that is made when it is opened.
- * @param {HTMLElement} figure an element that holds the picture already, or nothing
+ * Shows a picture and, below it, buttons that save it, and its numbers as a table that is made when it is opened. A
+ * table that the reader has opened stays open when the picture is drawn again.
+ * @param {HTMLElement} figure @param {Node[]} shown the picture with what belongs to it, or nothing
  * @param {string} name the name of files, without a suffix
  * @param {() => Rows} rows @param {Caption} [caption] the caption of a saved picture
  */
-export function takeaway(figure, name, rows, caption = {}) {
+export function takeaway(figure, shown, name, rows, caption = {}) {
   const wasOpen = figure.querySelector("details")?.open ?? false;
-  for (const old of figure.querySelectorAll(":scope > .take, :scope > details")) old.remove();
+  figure.replaceChildren(...shown);
   const button = (/** @type {string} */ text, /** @type {() => void} */ onclick) =>
     h("button", { type: "button", onclick }, text);
   const row = h(
@@ -45,6 +46,7 @@ export function takeaway(figure, name, rows, caption = {}) {
   };
   table.addEventListener("toggle", open);
   table.open = wasOpen;
+  open(); // the event comes later than the next frame may
   figure.append(row, table);
 }
 
@@ -95,14 +97,17 @@ export function drawing(picture, { title = "", legend = [] } = {}) {
     for (const name of COLOURS) paint(to[i], name, style.getPropertyValue(name));
     for (const name of ["class", "style", "tabindex", "role"]) to[i].removeAttribute(name);
   });
-  const rows = [...(title ? [s("text", { x: 8, y: 16, "font-weight": "600", fill: getComputedStyle(document.body).color }, title)] : []), ...legendRows(legend, title ? 24 : 4)];
+  const top = title ? 24 : 4;
+  const rows = legendRows(legend, top);
+  if (title) rows.unshift(s("text", { x: 8, y: 16, "font-weight": "600" }, title));
   if (rows.length) {
     const [width, height] = [picture.width.baseVal.value, picture.height.baseVal.value];
-    const room = (title ? 24 : 4) + 20 * legend.length + 6;
+    const room = top + 20 * legend.length + 6;
     const inner = s("svg", { width, height, y: room, viewBox: `0 0 ${width} ${height}` }, ...copied.childNodes);
     for (const row of rows) {
       row.setAttribute("font-size", "13");
       row.setAttribute("font-family", getComputedStyle(picture).fontFamily);
+      paint(row, "fill", getComputedStyle(document.body).color);
     }
     copied.replaceChildren(...rows, inner);
     copied.setAttribute("height", String(height + room));
@@ -128,8 +133,6 @@ function legendRows(legend, top) {
     return s("g", {}, own, s("text", { x: 28, y: top + 14 + 20 * i }, name));
   });
   sample.remove();
-  const ink = getComputedStyle(document.body).color;
-  for (const text of rows.flatMap((row) => [...row.querySelectorAll("text")])) paint(text, "fill", ink);
   return rows;
 }
 

@@ -86,9 +86,9 @@ export function senses(info) {
       seen: seenUse,
       trails: own.map((_, i) => [...places.slice(0, Math.floor(at()) + 1).map((of) => of[i]), now()[i]]),
     });
-    figure.replaceChildren(picture);
     takeaway(
       figure,
+      [picture],
       `senses-${shown.word}`,
       () => [
         ["layer", "mean cosine, same sense", "other sense", "two unrelated words"],

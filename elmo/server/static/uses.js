@@ -112,9 +112,9 @@ export function uses(info) {
         choose,
         seen,
       });
-      figure.replaceChildren(h("figcaption", {}, caption), picture);
       takeaway(
         figure,
+        [h("figcaption", {}, caption), picture],
         `uses-layer-${layer(side)}`,
         () => [
           ["use", "label", "sentence", "x", "y"],
@@ -171,7 +171,7 @@ export function uses(info) {
       ),
     );
     find("uses-near").replaceChildren(...items);
-    takeaway(find("uses-numbers"), "nearest-uses", () => [
+    takeaway(find("uses-numbers"), [], "nearest-uses", () => [
       ["use", "cosine", "label", "sentence"],
       [String(i + 1), 1, found[i].label, joined(found[i].tokens)],
       ...nearest(i).map(([j, value]) => [String(j + 1), value, found[j].label, joined(found[j].tokens)]),

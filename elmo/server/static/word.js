@@ -119,8 +119,7 @@ export function word(info) {
         values: range(names.length).map((layer) => cosine(vector(a, layer), vector(b, layer))),
       })),
     };
-    figure.replaceChildren(lineChart(figure, chart), ...figure.querySelectorAll(":scope > .take, :scope > details"));
-    takeaway(figure, "cosine-by-layer", () => [
+    takeaway(figure, [lineChart(figure, chart)], "cosine-by-layer", () => [
       ["pair", ...names],
       ...chart.lines.map((line) => [line.name(Infinity), ...line.values]),
       ["unrelated words, mean", ...chart.band.map((each) => each.mean)],
@@ -134,7 +133,6 @@ export function word(info) {
     const words = sought();
     const figure = find("word-heat");
     const layer = heatLayer();
-    const kept = [...figure.querySelectorAll(":scope > .take, :scope > details")];
     const more = `The heat map shows the first ${MOST_CELLS} of ${places().length} words.`;
     find("word-cell").textContent = places().length > all.length ? more : hint;
     if (!all.length) return figure.replaceChildren();
@@ -153,9 +151,7 @@ export function word(info) {
         find("word-cell").textContent = `${named(i)} and ${named(j)}, ${names[layer]}: ${value(i, j).toFixed(3)}`;
       },
     });
-    const box = h("div", { class: "scroll" }, map);
-    figure.replaceChildren(box, ...kept);
-    takeaway(figure, "cosine-of-all-words", () => [
+    takeaway(figure, [h("div", { class: "scroll" }, map)], "cosine-of-all-words", () => [
       ["word", ...range(all.length).map(named)],
       ...range(all.length).map((i) => [named(i), ...range(all.length).map((j) => value(i, j))]),
     ], { title: `Cosine of every word with every word, ${names[layer]}` });
