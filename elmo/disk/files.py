@@ -131,7 +131,8 @@ def advise_resume(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        problem = f"{error.strerror}; fix this, then continue with --resume"
+        reason = error.strerror or f"cannot be written whole ({error})"  # numpy's own errors have no reason
+        problem = f"{reason}; fix this, then continue with --resume"
         raise OSError(error.errno, problem, str(path)) from error
 
 
@@ -213,8 +214,8 @@ def _left_of(path: Path) -> list[Path]:
 
 def remove_abandoned(lefts: Iterable[Path]) -> None:
     """Removes unfinished files and folders that are a day old: their processes were killed."""
-    with suppress(OSError):  # another writer may remove them at the same time, or they belong to another user
-        for left in list(filter(is_unfinished, lefts)):
+    for left in list(filter(is_unfinished, lefts)):
+        with suppress(OSError):  # another writer may remove it at the same time, or it belongs to another user
             newest = max(part.lstat().st_mtime for part in (left, *left.rglob("*")))
             if time.time() - newest > ABANDONED:
                 _delete(left)

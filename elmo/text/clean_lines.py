@@ -7,7 +7,7 @@ paragraph, as in training.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from elmo.text.tokenizer import CLOSERS, TERMINATORS
@@ -42,8 +42,7 @@ class KeptLine(NamedTuple):
 
 def paragraphs_of(text: str, keep_lines: bool, note: Note) -> list[tuple[int, str]]:
     """Returns the paragraphs of a text with the numbers of their first lines; `keep_lines` joins no lines."""
-    lines = [line.translate(INVISIBLE) for line in text.splitlines()]
-    kept = _kept(lines, note)
+    kept = _kept(list(_numbered(text)), note)
     if keep_lines or not is_broken([line.text for line in kept]):
         return [(line.number, _without_soft_hyphens(line.text)) for line in kept]
     found: list[tuple[int, str]] = []
@@ -72,11 +71,19 @@ def is_broken(lines: Sequence[str]) -> bool:
     return 2 * sum(map(_ends_sentence, lines)) <= len(lines)
 
 
-def _kept(lines: Sequence[str], note: Note) -> list[KeptLine]:
-    heads = _running_heads(lines)
+def _numbered(text: str) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers, as editors count them: a form feed divides a line, but does not count."""
+    number = 1
+    for line in text.splitlines(keepends=True):
+        yield number, line.translate(INVISIBLE)
+        number += line.endswith(("\n", "\r"))
+
+
+def _kept(lines: Sequence[tuple[int, str]], note: Note) -> list[KeptLine]:
+    heads = _running_heads([line for _, line in lines])
     kept: list[KeptLine] = []
     after = ""
-    for number, line in enumerate(lines, 1):
+    for number, line in lines:
         text = " ".join(line.split())
         if not text:
             after = after or "blank"

@@ -82,13 +82,13 @@ class Monitor:
 def _lines_after(path: Path, step: int) -> AppendedFile:
     """Opens the file to append, after dropping lines of steps after `step`."""
     kept = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True) if path.exists() else []:
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []:
         try:
             if json.loads(line)["step"] <= step:
                 kept.append(line)
         except (ValueError, KeyError, TypeError, RecursionError):  # a killed run has not finished this line
             continue
-    write_run_file(path, "".join(kept).encode())
+    write_run_file(path, "".join(f"{line}\n" for line in kept).encode())
     return AppendedFile(path)
 
 

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -59,8 +60,16 @@ def test_what_killed_processes_left_goes_or_comes_back(tmp_path: Path, is_there)
     assert (tmp_path / "out" / "file").read_text() == ("new" if is_there else "old")
 
 
-def test_what_was_left_a_day_ago_goes_when_its_output_is_written(tmp_path: Path) -> None:
-    """Of a folder, the newest file in it counts: another process may be writing it."""
+def test_what_was_left_a_day_ago_goes_when_its_output_is_written(tmp_path: Path, monkeypatch) -> None:
+    """Of a folder, the newest file in it counts: another process may be writing it. One may be of another user."""
+    delete = shutil.rmtree
+
+    def of_others(path: Path) -> None:
+        if path.name == ".out.3.partial":
+            raise PermissionError
+        delete(path)
+
+    monkeypatch.setattr(shutil, "rmtree", of_others)
     names = {f".out.{number}.partial" for number in range(5)} | {".out.12.old", ".other.12.partial"}
     for name in sorted(names):
         write(tmp_path / name, "left")
@@ -72,7 +81,7 @@ def test_what_was_left_a_day_ago_goes_when_its_output_is_written(tmp_path: Path)
     (tmp_path / ".out.2.partial" / "new").touch()
     os.utime(tmp_path / ".out.2.partial", (1, 1))
     write(tmp_path / "out", "new")
-    kept = {".out.1.partial", ".out.2.partial", ".out.12.old", ".other.12.partial"}
+    kept = {".out.1.partial", ".out.2.partial", ".out.3.partial", ".out.12.old", ".other.12.partial"}
     assert {path.name for path in tmp_path.iterdir()} == {"out", *kept}
 
 
@@ -171,6 +180,13 @@ def test_a_link_to_itself_is_one_line(tmp_path: Path, arguments: str) -> None:
     done = run(verb, *(tmp_path / other if other in names else other for other in others))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert "loop" in done.stderr
+
+
+def test_an_array_that_does_not_fit_is_named(tmp_path: Path) -> None:
+    """What numpy raises has neither the file nor the reason of the system."""
+    with refused("counts.npy", "2 written", "--resume", error=OSError), files.run_file(tmp_path / "counts.npy"):
+        raise OSError("9 requested and 2 written")
+    assert not list(tmp_path.iterdir())
 
 
 def killed(*_: object, **__: object) -> None:

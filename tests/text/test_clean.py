@@ -85,6 +85,12 @@ def test_lines_that_are_paragraphs_stay() -> None:
     assert cleaned(verse, keep_lines=True)[0] == verse.splitlines()
 
 
+def test_lines_are_numbered_as_editors_count_them() -> None:
+    """A program that makes text of a PDF begins a page with a form feed."""
+    noted = cleaned(f"{LONG}\n12\n\f13\n{OTHER}\r\n\f* * *\n")[1]
+    assert noted == {"page numbers and lone numerals": [2, 3], "lines without letters": [5]}
+
+
 def test_a_refrain_is_no_running_head() -> None:
     verse = "currite fusi\nAlter erit tum Tiphys\n" * 5
     assert "running heads" not in cleaned(verse)[1]

@@ -428,6 +428,10 @@ def test_metrics_drop_what_came_after_the_checkpoint_and_a_cut_line(tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [(line["step"], line["loss"]) for line in lines] == [(1, 3.0), (2, 2.5)]
     assert lines[1]["carry_mean"] is None  # JSON has no infinite numbers
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}')  # the disk was full before the end of the line
+    with Monitor(tmp_path, 9, first_step=1, quiet=True) as writer:
+        writer.record(2, {})
+    assert [line["step"] for line in metrics(tmp_path)] == [1, 2]
 
 
 def test_progress_shows_counts_in_full(tmp_path, capsys):
