@@ -231,42 +231,36 @@ def _encoder_shapes(config: BiLMConfig) -> dict[str, Shape]:
     return shapes
 
 
-def _to_encoder(config: BiLMConfig, read: Callable[[str], np.ndarray]) -> dict[str, np.ndarray]:
-    cnn = config.char_cnn
-    table = read("embedding" if cnn is None else "char_embed")
-    weights = {"token_encoder.embedding": np.concatenate([np.zeros_like(table[:1]), table])}
+def _encoder_names(config: BiLMConfig) -> dict[str, str]:
+    """The dataset of each weight of the token encoder but its table, without the prefix of the encoder."""
+    cnn, names = config.char_cnn, dict[str, str]()
     if cnn is None:
-        return weights
+        return names
     for i in range(len(cnn.filters)):
-        ours = f"token_encoder.convolutions.{i}"
-        weights[f"{ours}.weight"] = read(f"CNN/W_cnn_{i}")[0].transpose(2, 1, 0)
-        weights[f"{ours}.bias"] = read(f"CNN/b_cnn_{i}")
+        names |= {f"convolutions.{i}.weight": f"CNN/W_cnn_{i}", f"convolutions.{i}.bias": f"CNN/b_cnn_{i}"}
     for k in range(cnn.n_highway):
         for part in ("transform", "carry"):
-            ours = f"token_encoder.highways.{k}.{part}"
-            weights[f"{ours}.weight"] = read(f"CNN_high_{k}/W_{part}").T
-            weights[f"{ours}.bias"] = read(f"CNN_high_{k}/b_{part}")
+            ours, theirs = f"highways.{k}.{part}", f"CNN_high_{k}"
+            names |= {f"{ours}.weight": f"{theirs}/W_{part}", f"{ours}.bias": f"{theirs}/b_{part}"}
     if cnn.n_filters != config.lstm.projection_dim:
-        weights["token_encoder.projection.weight"] = read("CNN_proj/W_proj").T
-        weights["token_encoder.projection.bias"] = read("CNN_proj/b_proj")
+        names |= {"projection.weight": "CNN_proj/W_proj", "projection.bias": "CNN_proj/b_proj"}
+    return names
+
+
+def _to_encoder(config: BiLMConfig, read: Callable[[str], np.ndarray]) -> dict[str, np.ndarray]:
+    table = read("embedding" if config.char_cnn is None else "char_embed")
+    weights = {"token_encoder.embedding": np.concatenate([np.zeros_like(table[:1]), table])}
+    for ours, theirs in _encoder_names(config).items():
+        array = read(theirs)  # a convolution is (1, width, in, out)
+        weights[f"token_encoder.{ours}"] = (array[0] if array.ndim == 4 else array).T
     return weights
 
 
 def _from_encoder(config: BiLMConfig, ours: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    cnn = config.char_cnn
-    datasets = {"embedding" if cnn is None else "char_embed": ours["token_encoder.embedding"][1:]}
-    if cnn is None:
-        return datasets
-    for i in range(len(cnn.filters)):
-        datasets[f"CNN/W_cnn_{i}"] = ours[f"token_encoder.convolutions.{i}.weight"].transpose(2, 1, 0)[None]
-        datasets[f"CNN/b_cnn_{i}"] = ours[f"token_encoder.convolutions.{i}.bias"]
-    for k in range(cnn.n_highway):
-        for part in ("transform", "carry"):
-            datasets[f"CNN_high_{k}/W_{part}"] = ours[f"token_encoder.highways.{k}.{part}.weight"].T
-            datasets[f"CNN_high_{k}/b_{part}"] = ours[f"token_encoder.highways.{k}.{part}.bias"]
-    if "token_encoder.projection.weight" in ours:
-        datasets["CNN_proj/W_proj"] = ours["token_encoder.projection.weight"].T
-        datasets["CNN_proj/b_proj"] = ours["token_encoder.projection.bias"]
+    datasets = {"embedding" if config.char_cnn is None else "char_embed": ours["token_encoder.embedding"][1:]}
+    for name, theirs in _encoder_names(config).items():
+        array = ours[f"token_encoder.{name}"].T
+        datasets[theirs] = array[None] if array.ndim == 3 else array
     return datasets
 
 
