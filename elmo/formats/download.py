@@ -94,6 +94,8 @@ class _Part:
         self.path = part_of(target)
         self.wanted = wanted
         self.progress = progress
+        self.is_joined = True
+        """Whether the bytes may come from more than one response, and so from two versions of the file."""
         self._record = target.with_name(target.name + ".part.json")
 
     @property
@@ -116,6 +118,7 @@ class _Part:
         No byte of another version is left, since the process may end at any time.
         """
         self.path.unlink(missing_ok=True)
+        self.is_joined = False
         etag = headers.get("ETag", "")
         validator = etag if etag and not etag.startswith("W/") else headers.get("Last-Modified", "")
         self._record.write_text(json.dumps({"url": url, "validator": validator}), encoding="utf-8", newline="\n")
@@ -131,9 +134,9 @@ class _Part:
 
 def _from(url: str, part: _Part) -> str:
     """Reads the whole file from one address and verifies it; retries once if a resumed file is wrong."""
-    in_one_piece = _read(url, part)
+    _read(url, part)
     digest = sha256_of(part.path)
-    if not in_one_piece and part.wanted.sha256 not in (None, digest):
+    if part.is_joined and part.wanted.sha256 not in (None, digest):
         part.discard()
         _read(url, part)
         digest = sha256_of(part.path)
@@ -143,18 +146,18 @@ def _from(url: str, part: _Part) -> str:
     return digest
 
 
-def _read(url: str, part: _Part) -> bool:
-    """Reads until the file is complete, through broken connections; returns whether one response held all of it."""
+def _read(url: str, part: _Part) -> None:
+    """Reads until the file is complete, through broken connections."""
     opener, fruitless, problem = build_opener(_Redirects), 0, ""
     if part.wanted.size is not None and part.size >= part.wanted.size:
         if part.size == part.wanted.size:
-            return False
+            return
         part.discard()
     for _ in range(MOST_TRIES):
         before = part.size
-        problem, began_at = _try(opener, url, part)
+        problem = _try(opener, url, part)
         if problem is None:
-            return began_at == 0
+            return
         fruitless = 0 if part.size > before else fruitless + 1
         if fruitless > RETRIES:
             break
@@ -163,8 +166,8 @@ def _read(url: str, part: _Part) -> bool:
     raise _Failure(problem)
 
 
-def _try(opener: OpenerDirector, url: str, part: _Part) -> tuple[str | None, int]:
-    """Makes one request; returns its problem (None if the file is complete) and the first byte that it wrote.
+def _try(opener: OpenerDirector, url: str, part: _Part) -> str | None:
+    """Makes one request; returns its problem, or None if the file is complete.
 
     Raises _Failure if further requests to this address are pointless.
     """
@@ -172,18 +175,17 @@ def _try(opener: OpenerDirector, url: str, part: _Part) -> tuple[str | None, int
     validator = part.validator(url)
     if part.size and validator is not None:  # otherwise the response is the whole file, which replaces the part
         headers |= {"Range": f"bytes={part.size}-"} | ({"If-Range": validator} if validator else {})
-    have = part.size
     try:
         with opener.open(Request(url, headers=headers), timeout=TIMEOUT) as response:
             return _receive(response, url, part)
     except HTTPError as error:
         with error:
-            return _refused(error, part), have
+            return _refused(error, part)
     except (OSError, HTTPException, ValueError) as error:
-        return _broken(error, part, url), have
+        return _broken(error, part, url)
 
 
-def _receive(response: HTTPResponse, url: str, part: _Part) -> tuple[str | None, int]:
+def _receive(response: HTTPResponse, url: str, part: _Part) -> str | None:
     """Writes the response to the part; returns what `_try` returns."""
     have, total = 0, response.length
     if response.status == 206:
@@ -191,19 +193,16 @@ def _receive(response: HTTPResponse, url: str, part: _Part) -> tuple[str | None,
         start, total = _content_range(response.headers)
         if start != have:
             part.discard()
-            return (
-                f"the server does not send bytes from {have:,} on ({response.headers.get('Content-Range')})",
-                0,
-            )
+            return f"the server does not send bytes from {have:,} on ({response.headers.get('Content-Range')})"
         if _is_another(part.validator(url) or "", response.headers):  # some servers ignore If-Range
             part.discard()
-            return "the file has changed since its first part came", 0
+            return "the file has changed since its first part came"
+        part.is_joined = True
     expected = part.wanted.size if total is None else total
     if part.wanted.size not in (None, expected):
         raise _Failure(f"the file has {expected:,} bytes, {part.wanted.size:,} are expected")
     if have == 0:
         part.begin(url, response.headers)
-    began_at = have
     _check_room(part, (expected or 0) - have)
     with part.path.open("ab" if have else "wb") as file:
         while chunk := response.read(CHUNK):
@@ -213,8 +212,8 @@ def _receive(response: HTTPResponse, url: str, part: _Part) -> tuple[str | None,
             if expected is not None and have > expected:
                 raise _Failure(f"the server sends more than the expected {expected:,} bytes")
     if expected is not None and have < expected:
-        return f"the connection ended after {have:,} of {expected:,} bytes", began_at
-    return None, began_at
+        return f"the connection ended after {have:,} of {expected:,} bytes"
+    return None
 
 
 def _refused(error: HTTPError, part: _Part) -> str | None:
