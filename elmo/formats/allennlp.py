@@ -66,13 +66,11 @@ def describe(path: Path, weights: Path | None = None) -> Description:
     options = read_options(parts.options)
     with _opened(parts) as found:
         config, names = _examine(parts, options, found)
-        dtypes = sorted({str(found[name].dtype) for name in names.values()})
+        dtype = "/".join(sorted({str(found[name].dtype) for name in names.values()}))
     files = {source.path for source in (parts.options, parts.weights, parts.table) if source is not None}
     size = sum(file.stat().st_size for file in files)
-    vocabulary, shapes = _vocabulary(parts, config), weight_shapes(config)
-    return Description(
-        path, FORMAT, config, shapes, None, "/".join(dtypes), size, vocabulary, None, {"options": options}
-    )
+    vocabulary, card = _vocabulary(parts, config), {"options": options}
+    return Description(path, FORMAT, config, weight_shapes(config), dtype, size, vocabulary=vocabulary, card=card)
 
 
 def load(path: Path, weights: Path | None = None) -> Model:
@@ -98,22 +96,15 @@ def save(
     model reads words and has no vocabulary, and OSError as `atomic_path` does.
     """
     path = Path(path)
-    if model.config.word_cnn is not None or model.config.lstm.has_projection != (
-        model.config.lstm.dim != model.config.lstm.projection_dim
-    ):
-        raise InputError(
-            f"{path}: the model reads words and code points, or has a projection that keeps the size, which this format"
-            " cannot store; write it as native"
-        )
-    if model.text is not None and model.text.normalize:
-        raise InputError(
-            f"{path}: the model reads words in another spelling ({', '.join(model.text.normalize)}), which this format"
-            " cannot store; write it as native"
-        )
-    if model.weights["token_encoder.embedding"][0].any():
-        raise InputError(
-            f"{path}: the model's padding has a vector, which this format cannot store; write it as native"
-        )
+    lstm, problem = model.config.lstm, None
+    if model.config.word_cnn is not None or lstm.has_projection != (lstm.dim != lstm.projection_dim):
+        problem = "reads words and code points, or has a projection that keeps the size"
+    elif model.text is not None and model.text.normalize:
+        problem = f"reads words in another spelling ({', '.join(model.text.normalize)})"
+    elif model.weights["token_encoder.embedding"][0].any():
+        problem = "has a vector for padding"
+    if problem is not None:
+        raise InputError(f"{path}: the model {problem}, which this format cannot store; write it as native")
     check_words(path, replace(model, lm_head=None))
     own = to_options(model.config)
     # A word table computed from characters comes with the options of the characters, and replaces them.
@@ -151,16 +142,14 @@ def _locate(path: Path, weights: Path | None) -> ModelFiles:
     if not is_hdf5(file_on_disk(path)):
         return _parts(file_on_disk(path), _weights_in(path, beside), beside)
     chosen = file_on_disk(path)
-    if _tops(chosen) >= {"embedding"} and "RNN_0" not in _tops(chosen):
+    tops = _tops(chosen)
+    if "embedding" in tops and "RNN_0" not in tops:
         weights_file = _weights_in(path, [file for file in beside if file.path != path])
         return ModelFiles(_options_of(weights_file, path, beside), weights_file, chosen, beside)
     return _parts(_options_of(chosen, path, beside), chosen, beside)
 
 
 def _two_paths(options: Path, weights: Path) -> ModelFiles:
-    for file in (options, weights):
-        if not file.exists():
-            raise FileNotFoundError(f"{file}: no such file")
     if options.is_dir() or not _is_options(file_on_disk(options)):
         raise InputError(f"{options}: not an options file (JSON with a table 'lstm'); give it, then the weights (HDF5)")
     if weights.is_dir() or is_archive(weights):
@@ -181,9 +170,7 @@ def _parts(options: SourceFile, weights: SourceFile, beside: list[SourceFile]) -
 
 
 def _is_options(source: SourceFile) -> bool:
-    if not source.name.endswith(".json") and "options" not in source.name:
-        return False
-    if source.size > MOST_OPTIONS:
+    if not (source.name.endswith(".json") or "options" in source.name) or source.size > MOST_OPTIONS:
         return False
     try:
         options = json.loads(source.read(MOST_OPTIONS))
@@ -279,23 +266,20 @@ def _opened(parts: ModelFiles) -> "Iterator[dict[str, h5py.Dataset]]":
             return
         lstms = {name: dataset for name, dataset in found.items() if name.startswith("RNN_")}
         with read_hdf5(parts.table) as table:
-            apart = {
-                name: dataset for name, dataset in datasets(parts.table.label, table).items() if name == "embedding"
-            }
-            yield lstms | apart
+            apart = datasets(parts.table.label, table)
+            yield lstms | {name: dataset for name, dataset in apart.items() if name == "embedding"}
 
 
 def _examine(
     parts: ModelFiles, options: dict[str, Any], found: "dict[str, h5py.Dataset]"
 ) -> tuple[BiLMConfig, dict[str, str]]:
     """The configuration, and the name of each dataset in the file. Raises InputError if something does not match."""
-    label = parts.weights.label
     shapes = {name: dataset.shape for name, dataset in found.items()}
-    config = to_config(options, parts.options.label, shapes, label)
-    names = dataset_names(label, config, shapes)
+    config = to_config(options, parts.options.label, shapes, parts.weights.label)
+    names = dataset_names(parts.weights.label, config, shapes)
     for name in names.values():
-        apart = name == "embedding" and parts.table is not None
-        check_dataset(parts.table.label if apart and parts.table else label, found[name])
+        source = parts.table if parts.table is not None and name == "embedding" else parts.weights
+        check_dataset(source.label, found[name])
     return config, names
 
 

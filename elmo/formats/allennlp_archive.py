@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from elmo.config import merge_tables
 from elmo.errors import InputError
@@ -64,7 +64,7 @@ def describe(path: Path, weights: Path | None = None) -> Description:
     dtype = str(state[prefix + CHARACTERS].dtype).removeprefix("torch.")
     size = archive.stat().st_size if archive.is_file() else source.size
     names = tuple(name for name, _ in _mix_parts(state))
-    return Description(archive, FORMAT, config, weight_shapes(config), None, dtype, size, None, None, card, names)
+    return Description(archive, FORMAT, config, weight_shapes(config), dtype, size, card=card, mixes=names)
 
 
 def load(path: Path, weights: Path | None = None) -> Model:
@@ -77,11 +77,6 @@ def load(path: Path, weights: Path | None = None) -> Model:
     prefix = _prefix(source.label, state)
     config, card = _config(source.label, state, prefix, files, path if weights else None)
     return Model(config, to_weights(config, state, prefix), card=card, mixes=mixes(state, card["config"]))
-
-
-def save(model: Model, path: Path, overwrite: bool = False) -> NoReturn:
-    """Always raises InputError, since the format is read-only."""
-    raise InputError(f"{path}: AllenNLP's archives are only read; write the native or the allennlp format")
 
 
 # Weights by AllenNLP's names

@@ -59,13 +59,13 @@ REMEDY = "the weights do not belong to these sizes"
 class ModelParts:
     """The parts of a model, with or without the values of its weights."""
 
-    label: str
-    """The name of the file with the sizes, for errors."""
     config: BiLMConfig
     lexicon: Lexicon
     embedder: SourceFile
     encoder: SourceFile
     sizes: dict[str, Any]
+    dtype: str
+    """The types of the stored weights."""
     bytes_on_disk: int
 
 
@@ -78,24 +78,9 @@ def recognizes(path: Path) -> bool:
 
 def describe(path: Path) -> Description:
     """Reads the sizes, the dictionaries and the shapes of the weights."""
-    from elmo.formats.torch_file import read_state_headers
-
     parts = _examine(path)
-    seen = read_state_headers(parts.embedder) | read_state_headers(parts.encoder)
-    dtypes = sorted({str(tensor.dtype).removeprefix("torch.") for tensor in seen.values()})
-    shapes = weight_shapes(parts.config)
-    return Description(
-        path,
-        FORMAT,
-        parts.config,
-        shapes,
-        None,
-        "/".join(dtypes),
-        parts.bytes_on_disk,
-        None,
-        None,
-        {"sizes": parts.sizes},
-    )
+    shapes, card = weight_shapes(parts.config), {"sizes": parts.sizes}
+    return Description(path, FORMAT, parts.config, shapes, parts.dtype, parts.bytes_on_disk, card=card)
 
 
 def load(path: Path) -> Model:
@@ -119,7 +104,8 @@ def _examine(path: Path) -> ModelParts:
                 f"{path}: no {name}; a model of ELMoForManyLangs is a folder with {CONFIG}, {EMBEDDER}, {ENCODER}"
             )
     sizes, label = _sizes(files)
-    embedder, encoder = (_shapes(_headers(files[name])) for name in (EMBEDDER, ENCODER))
+    headers = [_headers(files[name]) for name in (EMBEDDER, ENCODER)]
+    embedder, encoder = ({name: tuple(tensor.shape) for name, tensor in tensors.items()} for tensors in headers)
     config, lexicon = _config(sizes, label, files, embedder, len(embedder) + len(encoder))
     for source, seen, expected in (
         (files[EMBEDDER], embedder, embedder_shapes(config)),
@@ -129,10 +115,9 @@ def _examine(path: Path) -> ModelParts:
         for name in seen:
             if name not in expected:
                 raise InputError(f"{source.label}: {name} {seen[name]} is not part of the model; {REMEDY} in {label}")
-    used = {files[name].path for name in (CONFIG, EMBEDDER, ENCODER)}
-    return ModelParts(
-        label, config, lexicon, files[EMBEDDER], files[ENCODER], sizes, sum(f.stat().st_size for f in used)
-    )
+    dtypes = sorted({str(tensor.dtype).removeprefix("torch.") for tensors in headers for tensor in tensors.values()})
+    size = sum(file.stat().st_size for file in {files[name].path for name in (CONFIG, EMBEDDER, ENCODER)})
+    return ModelParts(config, lexicon, files[EMBEDDER], files[ENCODER], sizes, "/".join(dtypes), size)
 
 
 # Sizes
@@ -197,18 +182,16 @@ def _lexicon(
 def _values(
     encoder: dict[str, Any], embedder: dict[str, Any], lexicon: Lexicon, shapes: Mapping[str, Shape]
 ) -> dict[str, Any]:
-    char_cnn = (
-        {
+    char_cnn = None
+    if lexicon.characters is not None:
+        char_cnn = {
             "embedding_dim": embedder["char_dim"],
             "filters": embedder["filters"],
             "n_highway": embedder["n_highway"],
-            "n_characters": shapes[CHAR_TABLE][0] + 1 if lexicon.characters is not None else 0,
+            "n_characters": shapes[CHAR_TABLE][0] + 1,
             "max_characters_per_token": embedder["max_characters_per_token"],
             "activation": embedder["activation"],
         }
-        if lexicon.characters is not None
-        else None
-    )
     return {
         "lstm": {
             "dim": encoder["dim"],
@@ -316,7 +299,3 @@ def _headers(source: SourceFile) -> "Tensors":
         if not tensor.is_floating_point():
             raise InputError(f"{source.label}: {name} holds {tensor.dtype}; floating-point numbers are expected")
     return tensors
-
-
-def _shapes(tensors: "Tensors") -> dict[str, Shape]:
-    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}

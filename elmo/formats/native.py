@@ -88,21 +88,13 @@ def describe(path: Path) -> Description:
 
 def _described(path: Path, config: _Config) -> Description:
     folder = _folder(path)
-    bilm, lm_head, dtypes = _read_header(folder / WEIGHTS)
+    bilm, lm_head, dtype = _read_header(folder / WEIGHTS)
     vocabulary = _read_vocabulary(folder)
     _check(folder, config.model, bilm, lm_head, vocabulary)
+    size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
+    mixes = tuple(mix.name for mix in config.mixes)
     return Description(
-        path,
-        FORMAT,
-        config.model,
-        bilm,
-        lm_head,
-        "/".join(dtypes),
-        sum(file.stat().st_size for file in folder.iterdir() if file.is_file()),
-        vocabulary,
-        config.text,
-        config.card,
-        tuple(mix.name for mix in config.mixes),
+        path, FORMAT, config.model, bilm, dtype, size, lm_head, vocabulary, config.text, config.card, mixes
     )
 
 
@@ -135,8 +127,8 @@ def read_int8(file: Path) -> "dict[str, Tensor] | None":
     """Reads the biLM's weights in float32 from a file with 8-bit rows; returns None if the file has no such rows."""
     from elmo.formats.native_weights import read_weight
 
-    bilm, _, dtypes = _read_header(file)
-    return {name: read_weight(file, f"bilm.{name}") for name in bilm} if "int8" in dtypes else None
+    bilm, _, dtype = _read_header(file)
+    return {name: read_weight(file, f"bilm.{name}") for name in bilm} if "int8" in dtype else None
 
 
 def _version(file: Path) -> tuple[int, int, int] | None:
@@ -263,8 +255,8 @@ def _check_path(path: Path) -> None:
         raise InputError(f"{name}: the path is not UTF-8, which safetensors needs; rename the folder") from error
 
 
-def _read_header(file: Path) -> tuple[dict[str, Shape], dict[str, Shape] | None, list[str]]:
-    """The shapes of the biLM and of the softmax, and the data types."""
+def _read_header(file: Path) -> tuple[dict[str, Shape], dict[str, Shape] | None, str]:
+    """The shapes of the biLM and of the softmax, and the data types, with a slash between them."""
     if not file.is_file():
         raise FileNotFoundError(f"{file}: no such file; the folder of a model holds {CONFIG} and {WEIGHTS}")
     _check_path(file)
@@ -276,7 +268,7 @@ def _read_header(file: Path) -> tuple[dict[str, Shape], dict[str, Shape] | None,
         if kind not in DTYPES:
             raise InputError(f"{file}: {name} holds {kind}; one of {', '.join(DTYPES)} is expected; copy it again")
     _check_scales(file, shapes, kinds)
-    return *parts_of(shapes), sorted({DTYPES[kind] for kind in weights.values()})
+    return *parts_of(shapes), "/".join(sorted({DTYPES[kind] for kind in weights.values()}))
 
 
 def _check_scales(file: Path, shapes: Mapping[str, Shape], kinds: Mapping[str, str]) -> None:

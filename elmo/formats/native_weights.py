@@ -1,10 +1,8 @@
 """Reads and writes the weights of the native format, `model.safetensors`."""
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import safetensors
 import torch
@@ -23,28 +21,19 @@ def read_weight(file: Path, name: str) -> Tensor:
 
     Raises InputError if the file is damaged.
     """
-    with _opened(file) as weights:
-        weight = weights.get_tensor(name)
-        if weight.dtype != torch.int8:
-            return weight.to(torch.float32, copy=True)
-        try:
-            return int8_rows.decode(weight, weights.get_tensor(SCALES + name))
-        except InputError as error:
-            raise InputError(f"{file}: {name} {error}; copy it again") from error
-
-
-@contextmanager
-def _opened(file: Path) -> Iterator[Any]:
     try:
         with safetensors.safe_open(file, framework="pt") as weights:
-            yield weights
+            weight = weights.get_tensor(name)
+            if weight.dtype != torch.int8:
+                return weight.to(torch.float32, copy=True)
+            return int8_rows.decode(weight, weights.get_tensor(SCALES + name))
     except safetensors.SafetensorError as error:
         raise damaged(file, error) from error
+    except InputError as error:
+        raise InputError(f"{file}: {name} {error}; copy it again") from error
 
 
-def to_arrays(
-    model: Model, path: Path, store: Store, progress: Callable[[int, int], object] = lambda done, total: None
-) -> dict[str, Tensor]:
+def to_arrays(model: Model, path: Path, store: Store, progress: Callable[[int, int], object]) -> dict[str, Tensor]:
     """The arrays of the file; `path` is for errors. Raises InputError for a weight that cannot be stored so.
 
     Calls `progress` with the bytes of the weights that are done, and of all.

@@ -123,13 +123,13 @@ class Description:
     config: BiLMConfig
     shapes: dict[str, Shape]
     """The shape of each weight, with the names of `BiLM.state_dict`."""
-    lm_head: dict[str, Shape] | None
     dtype: str
     """The type of the stored weights."""
     bytes_on_disk: int
-    vocabulary: Vocabulary | None
-    text: TextConfig | None
-    card: dict[str, Any]
+    lm_head: dict[str, Shape] | None = None
+    vocabulary: Vocabulary | None = None
+    text: TextConfig | None = None
+    card: dict[str, Any] = field(default_factory=dict)
     mixes: tuple[str, ...] = ()
     """The names of the learned mixes."""
 

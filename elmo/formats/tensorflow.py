@@ -73,18 +73,9 @@ def recognizes(path: Path) -> bool:
 def describe(path: Path) -> Description:
     """Reads the options, the index of the checkpoint, and the vocabulary."""
     found = _examine(path)
-    shapes = weight_shapes(found.config)
+    shapes, size = weight_shapes(found.config), found.bytes_on_disk
     return Description(
-        path,
-        FORMAT,
-        found.config,
-        shapes,
-        found.lm_head,
-        "float32",
-        found.bytes_on_disk,
-        found.vocabulary,
-        None,
-        found.card,
+        path, FORMAT, found.config, shapes, "float32", size, found.lm_head, found.vocabulary, card=found.card
     )
 
 
