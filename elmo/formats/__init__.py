@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from elmo.errors import InputError, path_of, pip_line, shown
 from elmo.forking import settle_child
 from elmo.formats import cache, native, packages, published
-from elmo.formats.files import file_on_disk, is_archive, list_files, refuse_known
+from elmo.formats.files import SourceFile, file_on_disk, is_archive, list_files, refuse_known
 from elmo.formats.stored import Description as Description
 from elmo.formats.stored import Mix as Mix
 from elmo.formats.stored import Model as Model
@@ -36,6 +36,8 @@ TRAINED = "model"
 DEFAULT_MODEL = "english-base"
 PART_OF_A_MODEL = re.compile(r"\.(json|hdf5|h5|safetensors|pkl|index|meta|data-\d+-of-\d+)$|vocab")
 """Matches the names of files that hold a model together with others beside them."""
+MOST_SEEN = 8
+"""The most names that an error shows of what is at a path."""
 LONGEST_NAME = 255
 """The most bytes of a file's name on common systems."""
 
@@ -176,18 +178,19 @@ def _format_of(path: Path) -> ModuleType:
     native.check_json(path / TRAINED)
     files = list_files(path) if path.is_dir() or is_archive(path) else [file_on_disk(path)]
     refuse_known(files)
-    if is_archive(path) and {native.CONFIG, native.WEIGHTS} <= {file.name for file in list_files(path)}:
+    if is_archive(path) and {native.CONFIG, native.WEIGHTS} <= {file.name for file in files}:
         raise InputError(f"{path}: an archive of {native.CONFIG} and {native.WEIGHTS}; unpack it, and give the folder")
     raise InputError(
         f"{path}: not a known model; expected a folder of {native.CONFIG} and {native.WEIGHTS}, a folder or an archive"
         f" of an options file (JSON) with an HDF5 file of weights, one of token_embedder.pkl and"
         f" encoder.pkl, a TensorFlow checkpoint with its options file, or AllenNLP's model.tar.gz;"
-        f" seen: {_seen(path)}"
+        f" seen: {_seen(path, files)}"
     )
 
 
-def _seen(path: Path, most: int = 8) -> str:
-    folders = [f"{file.name}/" for file in sorted(path.iterdir()) if file.is_dir()] if path.is_dir() else []
-    files = list_files(path) if path.is_dir() or is_archive(path) else [file_on_disk(path)]
+def _seen(path: Path, files: list[SourceFile]) -> str:
+    """The first names at `path`, and the number of the others."""
+    folders = sorted(f"{file.name}/" for file in path.iterdir() if file.is_dir()) if path.is_dir() else []
     names = folders + [f"{file.name} ({file.size:,} bytes)" for file in files]
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "") or "nothing"
+    more = [f"and {len(names) - MOST_SEEN} more"] if len(names) > MOST_SEEN else []
+    return ", ".join(names[:MOST_SEEN] + more) or "nothing"

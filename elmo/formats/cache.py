@@ -63,10 +63,8 @@ def is_pulled(model: PublishedModel) -> bool:
 
 def by_hand(model: PublishedModel) -> str:
     """Returns words for an error: how to get a model that cannot be downloaded."""
-    folder = folder_of(model)
-    if not model.files:
-        return f"get it at {model.page} and give its path, or put its files into {folder}"
-    return f"get it at {model.page} and put it into {folder}"
+    what = "put it" if model.files else "give its path, or put its files"
+    return f"get it at {model.page} and {what} into {folder_of(model)}"
 
 
 def _is_ours(file: Path) -> bool:

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
@@ -113,8 +113,6 @@ def refuse_known(files: Sequence[SourceFile]) -> None:
     """
     for file in files:
         start = file.first(64).lower().lstrip()
-        if not file.size:
-            continue
         for mark, what in KNOWN:
             is_packed_text = what.startswith("compressed") and (".txt" in file.name or ".tar" in file.name)
             if start.startswith(mark.lower()) and not is_packed_text:
@@ -196,11 +194,7 @@ def _zip_members(path: Path) -> list[Member]:
         raise _refuse_many(path)
     with zipfile.ZipFile(path) as archive:
         infos = [info for info in archive.infolist() if not info.is_dir()]
-
-    def opener(info: zipfile.ZipInfo) -> Callable[[int], Any]:
-        return lambda count: _copy_of_zipped(path, info, count)
-
-    return [(info.filename, info.file_size, opener(info)) for info in infos]
+    return [(info.filename, info.file_size, partial(_copy_of_zipped, path, info)) for info in infos]
 
 
 def _copy_of_zipped(path: Path, info: zipfile.ZipInfo, count: int) -> Any:
@@ -228,21 +222,18 @@ def _tar_members(path: Path) -> list[Member]:
     for info in infos:
         if info.issparse():
             raise InputError(f"{path}/{info.name}: is stored with holes; pack the archive without tar's --sparse")
-
-    def opener(name: str, begin: int, size: int) -> Callable[[int], Any]:
-        return lambda count: _copy_of_tarred(path, name, begin, min(size, count))
-
-    return [(info.name, info.size, opener(info.name, info.offset_data, info.size)) for info in infos]
+    return [(info.name, info.size, partial(_copy_of_tarred, path, info)) for info in infos]
 
 
-def _copy_of_tarred(path: Path, name: str, begin: int, count: int) -> Any:
+def _copy_of_tarred(path: Path, info: tarfile.TarInfo, count: int) -> Any:
+    begin = info.offset_data
     with _unpacked_tar(path) as file:
         if file.seekable():
             file.seek(begin)
         else:
             while begin and (passed := len(file.read(min(begin, BLOCK)))):
                 begin -= passed
-        return _copy(file, count, f"{path}/{name}")
+        return _copy(file, min(info.size, count), f"{path}/{info.name}")
 
 
 def _unpacked_tar(path: Path) -> io.BufferedReader:

@@ -74,12 +74,8 @@ def datasets(label: str, file: "h5py.File") -> "dict[str, h5py.Dataset]":
         prefix, group = waiting.pop()
         names += len(group)
         if names > MOST_NAMES or prefix.count("/") > DEEPEST:
-            what = (
-                f"more than {MOST_NAMES:,} names"
-                if names > MOST_NAMES
-                else f"more than {DEEPEST} groups in one another"
-            )
-            raise InputError(f"{label}: has {what}; weights have fewer: give the weights of a model")
+            what = f"{MOST_NAMES:,} names" if names > MOST_NAMES else f"{DEEPEST} groups in one another"
+            raise InputError(f"{label}: has more than {what}; weights have fewer: give the weights of a model")
         for name in group:
             # A name that is not UTF-8 is bytes; a null dataset has no shape.
             if not isinstance(name, str) or not isinstance(group.get(name, getlink=True), h5py.HardLink):
@@ -135,7 +131,7 @@ class Hdf5Output:
             self.check()
 
 
-class _Sink:
+class _Sink(io.RawIOBase):
     """The file-like object that h5py writes to. After the first error, all writes go to memory."""
 
     def __init__(self, path: Path) -> None:
@@ -147,9 +143,6 @@ class _Sink:
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position}.get(whence)
         self._position = offset + (os.fstat(self._file.fileno()).st_size if base is None else base)
-        return self._position
-
-    def tell(self) -> int:
         return self._position
 
     def write(self, data: Any) -> int:  # any buffer: h5py's are Cython's
@@ -179,22 +172,17 @@ class _Sink:
         self._position += read
         return read
 
-    def read(self, size: int = -1) -> bytes:
-        buffer = bytearray(size)
-        return bytes(buffer[: self.readinto(buffer)])
-
-    def truncate(self, size: int) -> int:
+    def truncate(self, size: int | None = None) -> int:
+        end = self._position if size is None else size
         try:
-            self._file.truncate(size)
+            self._file.truncate(end)
         except OSError as error:
             self.error = self.error or error
-        return size
-
-    def flush(self) -> None:
-        """Does nothing, since there is no buffer."""
+        return end
 
     def close(self) -> None:
         self._file.close()
+        super().close()
 
     def _write(self, data: memoryview) -> None:
         self._file.seek(self._position)

@@ -30,7 +30,7 @@ def packaged_names() -> list[str]:
 def installed_packages() -> dict[str, str]:
     """The models of installed model packages: their names, and the package with its version."""
     points = entry_points(group=GROUP)
-    return {name: _source(points[name]) for name in sorted(points.names) if name not in packaged_names()}
+    return {name: _source(points[name]) for name in sorted(points.names - set(packaged_names()))}
 
 
 def folder_of(name: str) -> Path | None:
@@ -56,12 +56,9 @@ def folder_of(name: str) -> Path | None:
 
 def describe_all() -> list[tuple[str, str, Description]]:
     """The packaged models, then the installed ones: name, package with its version, and description."""
-    here = dict.fromkeys(packaged_names(), f"elmo-torch {__version__}") | installed_packages()
-    found = [
-        (name, package, ASSETS / name if name in packaged_names() else folder_of(name))
-        for name, package in here.items()
-    ]
-    return [(name, package, native.describe(folder)) for name, package, folder in found if folder is not None]
+    own = [(name, f"elmo-torch {__version__}", ASSETS / name) for name in packaged_names()]
+    installed = [(name, package, folder_of(name)) for name, package in installed_packages().items()]
+    return [(name, package, native.describe(folder)) for name, package, folder in own + installed if folder is not None]
 
 
 def how_to_install(name: str) -> str:

@@ -107,12 +107,9 @@ def _pull_file(model: PublishedModel, file: PublishedFile, folder: Path, progres
             f"{model.name}: {error}; {kept}try again later, or get {file.name} elsewhere (see {model.page}) and put it"
             f" into {folder}"
         ) from error
-    _record(folder, file.name, {"sha256": digest, "bytes": target.stat().st_size})
-
-
-def _record(folder: Path, name: str, entry: dict[str, Any]) -> None:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    _write_record(folder, cache.read_record(folder) | {name: entry | {"date": today}})
+    entry = {"sha256": digest, "bytes": target.stat().st_size, "date": today}
+    _write_record(folder, cache.read_record(folder) | {file.name: entry})
 
 
 def _write_record(folder: Path, files: dict[str, dict[str, Any]]) -> None:
