@@ -4,8 +4,9 @@ All strings are plain text, which the writers of HTML and Markdown escape.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, count
 from typing import Any
 
 ABSENT = "-"
@@ -113,12 +114,7 @@ class Document:
         """Returns the anchors of the sections; repeated ones get a number."""
         found: list[str] = []
         for section in self.sections:
-            name = anchor = slug(section.title) or "section"
-            number = 1
-            while anchor in found:
-                number += 1
-                anchor = f"{name}-{number}"
-            found.append(anchor)
+            found.append(unused_name(slug(section.title) or "section", found))
         return found
 
     def figures(self) -> Iterator[tuple[str, str, Figure]]:
@@ -140,6 +136,11 @@ def slug(text: str) -> str:
     """Turns text into lower-case letters, digits and single hyphens."""
     kept = "".join(letter if letter.isascii() and letter.isalnum() else " " for letter in text.lower())
     return "-".join(kept.split())
+
+
+def unused_name(name: str, taken: Collection[str]) -> str:
+    """Returns the name, or the first of name-2, name-3, ... that is not taken."""
+    return next(each for each in chain([name], (f"{name}-{number}" for number in count(2))) if each not in taken)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], groups: bool = False) -> Table:

@@ -278,7 +278,7 @@ def eval_verb(arguments: argparse.Namespace) -> None:
     members, path = _members(arguments), Path(arguments.input)
     task = members[0].task
     examples = tasks.read_examples(task, path)
-    tasks.check(task, examples, members[0].labels, path)
+    task.check(examples, members[0].labels, path)
     found = _predictions(members, examples, arguments.quiet)
     scores, labels = task.score(examples, found), task.by_label(examples, found)
     report = {"task": task.name, "version": task.version, "examples": len(examples), "members": len(members), **scores}

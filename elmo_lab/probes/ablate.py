@@ -200,9 +200,7 @@ def write(config: AblateConfig, queue: Queue, runs: Runs) -> list[AblationRow]:
         for row in queue.rows:
             rows += _rows(analysis, row.name, runs, found)
     results = [result for done in found.values() for result in done.results]
-    bilm = next((result["bilm"] for result in results if result["bilm"] is not None), None)
-    seconds = sum(result["seconds"] for result in results)
-    record.write(output, record.probe_record(NAME, VERSION, config, rows, bilm, seconds))
+    queues.write_record(output, NAME, VERSION, config, rows, results)
     return rows
 
 

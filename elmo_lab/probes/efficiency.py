@@ -187,9 +187,7 @@ def write(config: EfficiencyConfig, queue: Queue) -> list[Row]:
                     points += _points(row.name, arm, fraction, folder, done)
                 results += done.results
         rows += [*scores, *points, *answer_questions(scores, points)]
-    bilm = next((result["bilm"] for result in results if result["bilm"] is not None), None)
-    seconds = sum(result["seconds"] for result in results)
-    record.write(output, record.probe_record(NAME, VERSION, config, rows, bilm, seconds))
+    queues.write_record(output, NAME, VERSION, config, rows, results)
     return rows
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo import config as configs
+from elmo_lab import record
 from elmo_lab.probes.probe import Context
 from elmo_lab.tasks import compare, train
 from elmo_lab.tasks import task as tasks
@@ -85,6 +86,15 @@ def train_all(
             write()
     with compare.lock_output(output):
         return write()
+
+
+def write_record(
+    output: Path, name: str, version: str, config: Any, rows: list[Any], results: Sequence[Mapping[str, Any]]
+) -> None:
+    """Writes the record of a probe, with the biLM and the seconds of its finished runs (`results`)."""
+    bilm = next((result["bilm"] for result in results if result["bilm"] is not None), None)
+    seconds = sum(result["seconds"] for result in results)
+    record.write(output, record.probe_record(name, version, config, rows, bilm, seconds))
 
 
 def folder_of(recipe: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from urllib.parse import quote
 
 from elmo_lab import figures
-from elmo_lab.document import Block, Code, Details, Document, Figure, Figures, Heading, Table, Text
+from elmo_lab.document import Block, Code, Details, Document, Figure, Figures, Heading, Table, Text, unused_name
 
 SPECIAL = frozenset("\\`*_{}[]<>#|~$&")
 """The characters that have a meaning anywhere in Markdown, or in HTML inside it."""
@@ -66,9 +66,6 @@ def _row(cells: tuple[str, ...]) -> str:
 
 def _image(figure: Figure, folder: str, drawn: dict[str, bytes]) -> str:
     """Draws a figure as a file, and links to it; repeated names get a number."""
-    name, number = f"{figure.name}.svg", 1
-    while name in drawn:
-        number += 1
-        name = f"{figure.name}-{number}.svg"
+    name = f"{unused_name(figure.name, {file.removesuffix('.svg') for file in drawn})}.svg"
     drawn[name] = figures.svg(figure.draw(False), transparent=False)
     return f"![{escape_markdown(figure.alt)}]({quote(str(PurePosixPath(folder, name)))})"

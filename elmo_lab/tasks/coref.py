@@ -360,7 +360,7 @@ def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[
         return
     pairs = zip(examples, predictions, strict=True)
     documents = [replace(example, clusters=found.clusters) for example, found in pairs if example is not None]
-    readers.write_conll2012(path, documents, overwrite=True)
+    readers.write_conll2012(path, documents)
 
 
 TASK = Task(

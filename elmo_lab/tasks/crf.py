@@ -115,11 +115,7 @@ def log_partition(
     batch, length, _ = emissions.shape
     if length == 0:
         return emissions.new_zeros(batch)
-    into = transitions.between.T.contiguous()  # summing over the last axis is twice as fast
-    total = transitions.start + emissions[:, 0]
-    for step in range(1, length):
-        further = torch.logsumexp(total[:, None, :] + into, dim=2) + emissions[:, step]
-        total = torch.where(mask[:, step, None], further, total)
+    total = _forward(emissions, mask, transitions.start, transitions.between)[-1]
     return torch.logsumexp(total + transitions.end, dim=1) * mask[:, 0]
 
 
@@ -138,9 +134,12 @@ def span_probabilities(
     `names` are those of the K tags. Emissions and transitions may be any scores; `bio_transitions` leaves out all tag
     sequences that BIO does not allow.
     """
+    if not emissions.shape[1]:
+        return [() for _ in rows]
     emissions = emissions.double()
     start, between, end = (scores.to(emissions) for scores in transitions)
-    before, after = _forward(emissions, mask, start, between), _backward(emissions, mask, between, end)
+    before = torch.stack(_forward(emissions, mask, start, between), dim=1)
+    after = torch.stack(_backward(emissions, mask, between, end), dim=1)
     ids = {name: number for number, name in enumerate(names)}
     return [
         tuple(
@@ -151,22 +150,22 @@ def span_probabilities(
     ]
 
 
-def _forward(emissions: Tensor, mask: Tensor, start: Tensor, between: Tensor) -> Float[Tensor, "B T K"]:
+def _forward(emissions: Tensor, mask: Tensor, start: Tensor, between: Tensor) -> list[Float[Tensor, "B K"]]:
     """The log-sum of the scores of the tags up to each token, by its tag."""
-    into, found = between.T.contiguous(), [start + emissions[:, 0]] if emissions.shape[1] else []
+    into, found = between.T.contiguous(), [start + emissions[:, 0]]  # summing over the last axis is twice as fast
     for step in range(1, emissions.shape[1]):
         further = torch.logsumexp(found[-1][:, None, :] + into, dim=2) + emissions[:, step]
         found.append(torch.where(mask[:, step, None], further, found[-1]))
-    return torch.stack(found, dim=1) if found else emissions
+    return found
 
 
-def _backward(emissions: Tensor, mask: Tensor, between: Tensor, end: Tensor) -> Float[Tensor, "B T K"]:
+def _backward(emissions: Tensor, mask: Tensor, between: Tensor, end: Tensor) -> list[Float[Tensor, "B K"]]:
     """The log-sum of the scores of the tags after each token, by its tag."""
-    found = [end.expand(emissions.shape[0], -1)] if emissions.shape[1] else []
+    found = [end.expand(emissions.shape[0], -1)]
     for step in range(emissions.shape[1] - 1, 0, -1):
         further = torch.logsumexp((emissions[:, step] + found[-1])[:, None, :] + between, dim=2)
         found.append(torch.where(mask[:, step, None], further, end))
-    return torch.stack(found[::-1], dim=1) if found else emissions
+    return found[::-1]
 
 
 def _span_probability(

@@ -23,12 +23,12 @@ Read = Callable[..., tuple[Tensor, Tensor]]
 
 
 class BiRnn(nn.Module):
-    """Bidirectional recurrent layers; the two kinds are `BiLstm` and `BiGru`.
+    """A bidirectional recurrent layer; the two kinds are `BiLstm` and `BiGru`.
 
-    `dropout` is variational (Gal and Ghahramani 2016): before each layer, one mask per sentence holds for all its
-    tokens. `first_dropout=False` exempts the first layer's input. `recurrent_dropout` is the variational dropout of the
-    state that an LSTM passes from token to token. Weights from the input are initialised Glorot uniform, and those from
-    the state orthogonal; biases are zero, except 1 for an LSTM's forget gate.
+    `dropout` is the variational dropout of the input (Gal and Ghahramani 2016): one mask per sentence holds for all its
+    tokens. `recurrent_dropout` is that of the state that an LSTM passes from token to token. Weights from the input are
+    initialised Glorot uniform, and those from the state orthogonal; biases are zero, except 1 for an LSTM's forget
+    gate.
     """
 
     def __init__(
@@ -36,39 +36,34 @@ class BiRnn(nn.Module):
         cell: Callable[..., nn.RNNBase],
         input_dim: int,
         hidden_dim: int,
-        n_layers: int = 1,
         dropout: float = 0.0,
-        first_dropout: bool = True,
         recurrent_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         assert cell is nn.LSTM or not recurrent_dropout, "only LSTMs have it"
         self.output_dim = 2 * hidden_dim
         """The size of an output vector, which is the forward and the backward state concatenated."""
-        sizes = [input_dim] + [self.output_dim] * (n_layers - 1)
         # These are two unidirectional networks, since a bidirectional one on packed sentences trains a third slower on
-        # a CPU.
-        self.forwards = nn.ModuleList(_recurrent(cell, size, hidden_dim) for size in sizes)
-        self.backwards = nn.ModuleList(_recurrent(cell, size, hidden_dim) for size in sizes)
-        rates = [dropout if first_dropout else 0.0] + [dropout] * (n_layers - 1)
-        self.dropouts = nn.ModuleList(VariationalDropout(rate) for rate in rates)
+        # a CPU. Each is in a list of its own, since the files of trained networks have its weights under that name.
+        self.forwards = nn.ModuleList([_recurrent(cell, input_dim, hidden_dim)])
+        self.backwards = nn.ModuleList([_recurrent(cell, input_dim, hidden_dim)])
+        self.dropout = VariationalDropout(dropout)
         self.recurrent_dropout = recurrent_dropout
 
     def forward(self, vectors: Float[Tensor, "B T I"], lengths: Int[Tensor, " B"]) -> Float[Tensor, "B T O"]:
-        """Returns the top layer's vectors, zero at padding."""
+        """Returns the states of both directions, zero at padding."""
         order = reading_backwards(lengths, vectors.shape[1])
-        for dropout, forwards, backwards in zip(self.dropouts, self.forwards, self.backwards, strict=True):
-            drops = self.training and self.recurrent_dropout > 0
-            read = cast(Read, partial(_read_dropping, rate=self.recurrent_dropout) if drops else _read)
-            ahead, back = read(forwards, backwards, dropout(vectors), order)
-            vectors = torch.cat([ahead, reorder(back, order)], dim=2)
-        return vectors * tokens_mask(lengths, vectors.shape[1])[:, :, None]
+        drops = self.training and self.recurrent_dropout > 0
+        read = cast(Read, partial(_read_dropping, rate=self.recurrent_dropout) if drops else _read)
+        ahead, back = read(self.forwards[0], self.backwards[0], self.dropout(vectors), order)
+        states = torch.cat([ahead, reorder(back, order)], dim=2)
+        return states * tokens_mask(lengths, vectors.shape[1])[:, :, None]
 
 
 BiLstm = partial(BiRnn, nn.LSTM)
-"""`BiLstm(input_dim, hidden_dim, n_layers=1, dropout=0.0, first_dropout=True)`: a `BiRnn` of LSTMs."""
+"""`BiLstm(input_dim, hidden_dim, dropout=0.0, recurrent_dropout=0.0)`: a `BiRnn` of LSTMs."""
 BiGru = partial(BiRnn, nn.GRU)
-"""A `BiRnn` of gated recurrent units, with the arguments of `BiLstm`."""
+"""`BiGru(input_dim, hidden_dim, dropout=0.0)`: a `BiRnn` of gated recurrent units."""
 
 
 def _read(

@@ -202,7 +202,7 @@ def write(path: Path, examples: Sequence[NerExample | None], predictions: Sequen
         return
     pairs = zip(examples, predictions, strict=True)
     rows = [() if example is None else (example.tokens, prediction.tags) for example, prediction in pairs]
-    readers_columns.write_conll(path, rows, overwrite=True)
+    readers_columns.write_conll(path, rows)
 
 
 TASK = Task(

@@ -43,7 +43,7 @@ def tell_unknown(labels: Iterable[tuple[int, str]], known: Collection[str], path
 
 
 @contextmanager
-def text_output(path: Path, overwrite: bool = False) -> Iterator[TextIO]:
+def text_output(path: Path, overwrite: bool) -> Iterator[TextIO]:
     """Opens a text file that appears only if the block succeeds; it is compressed if its suffix is `.gz` or `.xz`."""
     with (
         atomic_path(path, overwrite) as temporary,
@@ -139,9 +139,9 @@ def _with_whole_characters(value: Any, text: str, line: int, irregular: Irregula
     return json.loads(HALF.sub("\ufffd", written))
 
 
-def write_json_lines(path: Path, records: Iterable[dict[str, Any] | None], overwrite: bool = False) -> None:
-    """Writes objects, one per line, and an empty line for None."""
-    with text_output(path, overwrite) as file:
+def write_json_lines(path: Path, records: Iterable[dict[str, Any] | None]) -> None:
+    """Writes objects, one per line, and an empty line for None; replaces an existing file."""
+    with text_output(path, overwrite=True) as file:
         lines = ("" if record is None else json.dumps(record, ensure_ascii=False) for record in records)
         file.writelines(f"{line}\n" for line in lines)
 
@@ -155,7 +155,7 @@ def write_predictions(
     """
     pairs = zip(examples, predictions, strict=True)
     records = (None if example is None else record(example, found) for example, found in pairs)
-    write_json_lines(path, records, overwrite=True)
+    write_json_lines(path, records)
 
 
 def spans_record(
@@ -174,8 +174,7 @@ def text_field(record: dict[str, Any], key: str, place: str) -> str:
     """Returns a string of a JSON object. Raises InputError if it is missing or something else."""
     value = record.get(key)
     if not isinstance(value, str):
-        found = f"{key!r} is {str(value)[:40]!r}" if key in record else f"{key!r} is missing"
-        raise InputError(f"{place}: {found}; a text is expected")
+        raise InputError(f"{place}: {_seen(record, key)}; a text is expected")
     return value
 
 
@@ -183,9 +182,12 @@ def strings_field(record: dict[str, Any], key: str, place: str) -> tuple[str, ..
     """Returns a list of non-empty strings of a JSON object. Raises InputError if it is missing or something else."""
     value = record.get(key)
     if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-        found = f"{key!r} is {str(value)[:40]!r}" if key in record else f"{key!r} is missing"
-        raise InputError(f"{place}: {found}; a list of non-empty texts is expected")
+        raise InputError(f"{place}: {_seen(record, key)}; a list of non-empty texts is expected")
     return tuple(value)
+
+
+def _seen(record: dict[str, Any], key: str) -> str:
+    return f"{key!r} is {str(record[key])[:40]!r}" if key in record else f"{key!r} is missing"
 
 
 def tokens_field(

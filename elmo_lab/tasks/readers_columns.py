@@ -135,12 +135,13 @@ def read_conll(path: Path, token_column: int = 0, tag_column: int | None = -1) -
     return _tagged(path, list(_sentences(path, irregular, tag_column)), token_column, tag_column, irregular)
 
 
-def write_conll(path: Path, sentences: Iterable[Sequence[Sequence[str]]], overwrite: bool = False) -> None:
+def write_conll(path: Path, sentences: Iterable[Sequence[Sequence[str]]]) -> None:
     """Writes sentences, each given as its columns (tokens, tags, ...), separated by tabs, and an empty line after each.
 
-    A sentence without columns is only the empty line. conlleval reads the columns tokens, gold, predicted.
+    A sentence without columns is only the empty line. conlleval reads the columns tokens, gold, predicted. An existing
+    file is replaced.
     """
-    with text_output(path, overwrite) as file:
+    with text_output(path, overwrite=True) as file:
         for columns in sentences:
             file.writelines("\t".join(row) + "\n" for row in zip(*columns, strict=True))
             file.write("\n")

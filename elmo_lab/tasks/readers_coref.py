@@ -23,18 +23,8 @@ Cluster = tuple[Mention, ...]
 BRACKET = re.compile(r"(?P<opens>\()?(?P<cluster>[^\s()|]+)(?P<closes>\))?")
 GENRE = re.compile(r"(?P<ontonotes>[^/]+)/.*|GUM_(?P<gum>[^_]+)_.+", re.DOTALL)
 GAP: tuple[str, ...] = (
-    "ID",
-    "Text",
-    "Pronoun",
-    "Pronoun-offset",
-    "A",
-    "A-offset",
-    "A-coref",
-    "B",
-    "B-offset",
-    "B-coref",
-    "URL",
-)
+    "ID", "Text", "Pronoun", "Pronoun-offset", "A", "A-offset", "A-coref", "B", "B-offset", "B-coref", "URL"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,14 +43,15 @@ class Document:
     line: int = 0
 
 
-def read_coref(path: Path, tokenizer: Tokenizer | None = None) -> list[Document]:
+def read_coref(path: Path) -> list[Document]:
     """Reads the documents of a file, whose layout it recognizes:
 
     - the columns of CoNLL-2012 and SemEval-2010
     - JSON lines with `doc_key`, `sentences`, and `clusters` of `[first, last]` token, both included, or PreCo's
       `mention_clusters` of `[sentence, first, after the last]`. They may have `genre`, `part` and `speakers`, one per
       sentence or per token.
-    - GAP: a text, a pronoun and two names, one of which it may mean (Webster et al. 2018), split by `tokenizer`
+    - GAP: a text, a pronoun and two names, one of which it may mean (Webster et al. 2018), split by spaCy's rules for
+      English
 
     Columns have no genre, and JSON may have none. It is then read from names such as `bc/cctv/00/cctv_0000` (OntoNotes)
     and `GUM_bio_byron`. A mention in two clusters stays in both, and is counted in a warning.
@@ -75,20 +66,20 @@ def read_coref(path: Path, tokenizer: Tokenizer | None = None) -> list[Document]
             for number, record in json_records(path, irregular)
         ]
     elif tuple(first.split("\t")[: len(GAP) - 1]) == GAP[:-1]:
-        found = list(_of_gap(path, tokenizer or Tokenizer(TextConfig())))
+        found = list(_of_gap(path))
     else:
         found = [_document(path, rows, irregular) for rows in conll2012.read_documents(path, irregular)]
     irregular.tell()
     return found
 
 
-def write_conll2012(path: Path, documents: Iterable[Document], overwrite: bool = False) -> None:
+def write_conll2012(path: Path, documents: Iterable[Document]) -> None:
     """Writes documents as CoNLL-2012 columns, and fills those for name, part, number, word, speaker and coreference.
 
-    Raises ValueError for crossing mentions of one cluster, which this format cannot distinguish, and InputError for a
-    token that is empty or contains a tab or line end.
+    An existing file is replaced. Raises ValueError for crossing mentions of one cluster, which this format cannot
+    distinguish, and InputError for a token that is empty or contains a tab or line end.
     """
-    with text_output(path, overwrite) as file:
+    with text_output(path, overwrite=True) as file:
         for document in documents:
             file.write(f"#begin document ({' '.join(document.name.split())}); part {document.part:03d}\n")
             file.writelines(_rows(document))
@@ -204,9 +195,9 @@ def _speakers(speakers: Any, sentences: tuple[tuple[str, ...], ...], place: str)
 # GAP
 
 
-def _of_gap(path: Path, tokenizer: Tokenizer) -> Iterator[Document]:
+def _of_gap(path: Path) -> Iterator[Document]:
     """Reads a document for each row, with a cluster of the pronoun and the names that it means."""
-    lines = numbered_lines(path)
+    lines, tokenizer = numbered_lines(path), Tokenizer(TextConfig())
     next(lines)
     for number, line in lines:
         if not line.strip():

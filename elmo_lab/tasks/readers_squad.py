@@ -83,9 +83,9 @@ def read_squad(path: Path, tokenize: Tokenize, unanswerable: bool = False) -> li
     return listed
 
 
-def write_squad(path: Path, answers: Mapping[str, str], overwrite: bool = False) -> None:
-    """Writes the predicted text by question id, for the official script."""
-    with text_output(path, overwrite) as file:
+def write_squad(path: Path, answers: Mapping[str, str]) -> None:
+    """Writes the predicted text by question id, for the official script; replaces an existing file."""
+    with text_output(path, overwrite=True) as file:
         json.dump(dict(answers), file, ensure_ascii=False, indent=1)
         file.write("\n")
 

@@ -59,22 +59,22 @@ def read_trees(path: Path, labels: int = 5, unlabelled: bool = False) -> list[Tr
     return [_tree(path, number, line, labels) for number, line in numbered_lines(path) if line.strip(BLANK)]
 
 
-def write_trees(path: Path, trees: Iterable[Tree | None], overwrite: bool = False) -> None:
-    """Writes trees, one per line, and an empty line for None."""
-    with text_output(path, overwrite) as file:
+def write_trees(path: Path, trees: Iterable[Tree | None]) -> None:
+    """Writes trees, one per line, and an empty line for None; replaces an existing file."""
+    with text_output(path, overwrite=True) as file:
         file.writelines("\n" if tree is None else f"{_bracketed(tree)}\n" for tree in trees)
 
 
 def _row(record: dict[str, Any], path: Path, number: int, labels: int, unlabelled: bool) -> Tree:
     place = f"{path}: line {number}"
     text, label = text_field(record, "text" if "text" in record else "sentence", place), record.get("label")
+    tokens = tuple(Tokenizer(TextConfig()).tokens(text))
     if label is None and unlabelled:
-        return Tree(tuple(Tokenizer(TextConfig()).tokens(text)), (), number)
+        return Tree(tokens, (), number)
     if isinstance(label, float) and 0 <= label <= 1:
         label = max(0, math.ceil(label * labels) - 1)
     if type(label) is not int or not 0 <= label < labels:
         raise InputError(f"{place}: 'label' is {str(label)[:40]!r}; a number from 0 to {labels - 1} is expected")
-    tokens = tuple(Tokenizer(TextConfig()).tokens(text))
     return Tree(tokens, (Node(0, len(tokens), label),), number)
 
 

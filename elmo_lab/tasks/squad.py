@@ -272,12 +272,12 @@ def write(path: Path, examples: Sequence[SquadExample | None], predictions: Sequ
     """
     kept = [(example, found) for example, found in zip(examples, predictions, strict=True) if example is not None]
     if suffix_of(path) == ".jsonl":
-        write_json_lines(path, (record(*pair) for pair in kept), overwrite=True)
+        write_json_lines(path, (record(*pair) for pair in kept))
         return
     for name, number in Counter(example.id for example, _ in kept).items():
         if number > 1:
             raise InputError(f"{path}: {number} questions have the id {name!r}; give each its own")
-    write_squad(path, {example.id: found.text for example, found in kept}, overwrite=True)
+    write_squad(path, {example.id: found.text for example, found in kept})
 
 
 def _unanswered(examples: Sequence[SquadExample]) -> str | None:

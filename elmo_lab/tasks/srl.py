@@ -270,7 +270,7 @@ def write(path: Path, examples: Sequence[SrlExample | None], predictions: Sequen
     """
     each = zip(examples, predictions, strict=True)
     groups = groupby(each, key=lambda pair: None if pair[0] is None else (pair[0].line, pair[0].id, pair[0].tokens))
-    readers.write_json_lines(path, (_record(key, list(pairs)) for key, pairs in groups), overwrite=True)
+    readers.write_json_lines(path, (_record(key, list(pairs)) for key, pairs in groups))
 
 
 def record(example: SrlExample, prediction: TagPrediction) -> dict[str, Any]:

@@ -246,7 +246,7 @@ def write(path: Path, examples: Sequence[Sst5Example | None], predictions: Seque
         else Tree(example.tokens, (Node(0, len(example.tokens), prediction.label), *_below(example)), line)
         for line, (example, prediction) in enumerate(pairs, 1)
     ]
-    write_trees(path, trees, overwrite=True)
+    write_trees(path, trees)
 
 
 def _below(example: Sst5Example) -> tuple[Node, ...]:

@@ -97,10 +97,10 @@ class Task:
     """Whether `Tagger` takes a line of text as one example, even if a tokenizer finds several sentences in it."""
     read_all: Callable[[Path], list[Any]] | None = None
     """Reads like `read`, but keeps examples that can be neither learned from nor scored. The default is `read`."""
-    training: Callable[[list[Any], Any], list[Any]] | None = None
+    training: Callable[[list[Any], Any], list[Any]] = lambda examples, config: examples
     """Makes the examples to learn from, given those of the training file and the network's settings. The default is to
     learn from all of them."""
-    check: Callable[[Sequence[Any], Any, Path], None] | None = None
+    check: Callable[[Sequence[Any], Any, Path], None] = lambda *_: None
     """Raises InputError, naming the line, for an example whose label is missing or unknown to `labels`."""
     with_predicates: Callable[[Sequence[Any], Callable[[Sequence[str]], list[int]]], list[Any]] | None = None
     """Makes examples of the predicates that a function finds in sentences, for a task that is about predicates."""
@@ -132,14 +132,3 @@ def read_all(task: Task, path: Path) -> list[Any]:
 def sentences_of(task: Task, examples: Iterable[Any]) -> list[list[str]]:
     """Returns the token lists of examples in the spelling that networks and biLMs read: that of raw text."""
     return [list(map(unescaped, sentence)) for example in examples for sentence in task.sentences(example)]
-
-
-def training(task: Task, examples: list[Any], config: Any) -> list[Any]:
-    """Makes the examples to learn from, given those of a training file and the network's settings."""
-    return examples if task.training is None else task.training(examples, config)
-
-
-def check(task: Task, examples: Sequence[Any], labels: Any, path: Path) -> None:
-    """Raises InputError if examples of a file cannot be learned from, or scored, with these labels."""
-    if task.check is not None:
-        task.check(examples, labels, path)

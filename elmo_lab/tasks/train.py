@@ -209,10 +209,10 @@ def _prepare(
     examples = {part: tasks.read_examples(task, path) for part, path in files.items()}
     labels = task.labels_of(examples["train"])  # from all examples, whatever the subset
     for part, path in files.items():
-        tasks.check(task, examples[part], labels, path)
+        task.check(examples[part], labels, path)
     examples["train"] = training_subset(examples["train"], config)
     known = tasks.sentences_of(task, examples["train"])
-    examples["train"] = tasks.training(task, examples["train"], model_config)
+    examples["train"] = task.training(examples["train"], model_config)
     texts = {part: tasks.sentences_of(task, members) for part, members in examples.items()}
     other = (token for part in ("dev", "test") for sentence in texts.get(part, ()) for token in sentence)
     inputs = config.inputs

@@ -48,36 +48,28 @@ class VectorsFile:
     """Whether the user named the file, which must then be right; the file that the training named may be missing."""
 
 
-def make_vectors(
-    config: InputConfig, train: Iterable[Sequence[str]], other: Iterable[str], seed: int = 0
-) -> StaticVectors:
+def make_vectors(config: InputConfig, train: Iterable[Sequence[str]], other: Iterable[str]) -> StaticVectors:
     """Makes the vectors that `config` describes, for the words of the training sentences and all `other` tokens.
 
-    For `min_count`, words are counted over distinct sentences, since examples share sentences. Without static vectors,
-    the table is (2, 0). Raises InputError if the file of vectors is damaged or has none of the words.
+    For `min_count`, words are counted over distinct sentences, since examples share sentences. Learned vectors begin at
+    random, always with the same numbers. Without static vectors, the table is (2, 0). Raises InputError if the file of
+    vectors is damaged or has none of the words.
     """
     if not config.static:
         return StaticVectors((), torch.zeros(2, 0))
     tokens = (token for sentence in dict.fromkeys(map(tuple, train)) for token in sentence)
     if config.vectors is None:
         counts = Counter(spellings(tokens, config.lowercase))
-        return random_vectors(
-            [word for word, count in counts.items() if count >= config.min_count], config.vectors_dim, seed
-        )
+        words = tuple(sorted(word for word, count in counts.items() if count >= config.min_count))
+        draw = torch.Generator().manual_seed(0)
+        table = torch.randn(2 + len(words), config.vectors_dim, generator=draw) * LEARNED_SCALE
+        table[PADDING] = 0.0
+        return StaticVectors(words, table)
     wanted = None if config.all_vectors else {*spellings(tokens, config.lowercase), *spellings(other, config.lowercase)}
     found = read(Path(config.vectors), wanted)
     if wanted is None:
         return found
     return replace(found, file=Path(config.vectors), absent=tuple(sorted(wanted.difference(found.words))))
-
-
-def random_vectors(words: Iterable[str], dim: int, seed: int = 0) -> StaticVectors:
-    """Draws random vectors to train, for the words in alphabetical order."""
-    ordered = tuple(sorted(words))
-    draw = torch.Generator().manual_seed(seed)
-    table = torch.randn(2 + len(ordered), dim, generator=draw) * LEARNED_SCALE
-    table[0] = 0.0
-    return StaticVectors(ordered, table)
 
 
 def read(path: Path, wanted: Collection[str] | None = None) -> StaticVectors:

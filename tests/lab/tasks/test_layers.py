@@ -36,15 +36,13 @@ def padded(size: int, dirt: float = 0.0) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("kind", [BiLstm, BiGru])
-@pytest.mark.parametrize("n_layers", [1, 2])
-def test_reads_as_torch_reads_packed_sentences(kind, n_layers) -> None:
+def test_reads_as_torch_reads_packed_sentences(kind) -> None:
     """torch's own network of both directions, with the same weights, on packed sentences (none of them empty)."""
-    ours = kind(3, 4, n_layers)
-    theirs = ours.forwards[0].__class__(3, 4, n_layers, batch_first=True, bidirectional=True)
-    for layer in range(n_layers):
-        for suffix, networks in (("", ours.forwards), ("_reverse", ours.backwards)):
-            for name, weights in networks[layer].named_parameters():
-                getattr(theirs, name.replace("_l0", f"_l{layer}{suffix}")).data = weights.data
+    ours = kind(3, 4)
+    theirs = ours.forwards[0].__class__(3, 4, batch_first=True, bidirectional=True)
+    for suffix, (network,) in (("", ours.forwards), ("_reverse", ours.backwards)):
+        for name, weights in network.named_parameters():
+            getattr(theirs, f"{name}{suffix}").data = weights.data
     filled = LENGTHS > 0
     vectors = padded(3, dirt=9.0)
     packed = pack_padded_sequence(vectors[filled], LENGTHS[filled], batch_first=True, enforce_sorted=False)
@@ -56,8 +54,9 @@ def test_reads_as_torch_reads_packed_sentences(kind, n_layers) -> None:
 
 @pytest.mark.parametrize("kind", [BiLstm, BiGru])
 def test_batch_mates_and_padding_change_no_vector(kind) -> None:
-    network, vectors = kind(3, 4, 2, dropout=0.5).eval(), padded(3)
-    together = network(vectors, LENGTHS)
+    network, vectors = kind(3, 4, dropout=0.5), padded(3)
+    assert not torch.equal(network(vectors, LENGTHS), network(vectors, LENGTHS)), "its input has dropout"
+    together = network.eval()(vectors, LENGTHS)
     for row, length in enumerate(LENGTHS.tolist()):
         alone = network(vectors[row : row + 1, : max(1, length)], LENGTHS[row : row + 1])
         torch.testing.assert_close(alone[0, :length], together[row, :length])
@@ -103,13 +102,6 @@ def test_variational_dropout_is_the_same_at_all_tokens_of_a_sentence() -> None:
     assert kept.mean().item() == pytest.approx(1, abs=0.05)
     assert not torch.equal(kept[0], kept[1])
     assert torch.equal(dropout.eval()(ones), ones)
-
-
-def test_dropout_stands_before_every_layer() -> None:
-    network, vectors = BiLstm(3, 4, 2, dropout=0.5), padded(3)
-    assert not torch.equal(network(vectors, LENGTHS), network(vectors, LENGTHS))
-    assert [part.rate for part in network.dropouts] == [0.5, 0.5]
-    assert [part.rate for part in BiLstm(3, 4, 2, dropout=0.5, first_dropout=False).dropouts] == [0.0, 0.5]
 
 
 def test_an_lstm_of_dropped_states_steps_like_torch_s_cell() -> None:
