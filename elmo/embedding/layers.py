@@ -41,7 +41,7 @@ def parse_layers(text: str) -> Layers:
 
 def written_layers(layers: Layers) -> str:
     """Writes the choice as `parse_layers` reads it. Equal choices give the same text, for records."""
-    layers = _listed(layers)
+    layers = listed(layers)
     if isinstance(layers, str):
         return layers
     if isinstance(layers, int | np.integer):
@@ -51,7 +51,7 @@ def written_layers(layers: Layers) -> str:
 
 def keeps_layers(layers: Layers) -> bool:
     """Returns whether the vectors keep an axis of layers: (N, T, D) instead of (T, D)."""
-    return layers == "all" if isinstance(layers, str) else _are_whole(_listed(layers))
+    return layers == "all" if isinstance(layers, str) else _are_whole(listed(layers))
 
 
 def layer_selector(layers: Layers, n_layers: int) -> Selection:
@@ -62,7 +62,7 @@ def layer_selector(layers: Layers, n_layers: int) -> Selection:
     `elmo.embedding.pooling.vector_shaper` concatenates a whole sentence's layers. The weights of a mix are used as they
     are, neither normalised nor passed through a softmax. Raises InputError for layers that the model does not have.
     """
-    layers = _listed(layers)
+    layers = listed(layers)
     if isinstance(layers, str):
         names: dict[str, Selection] = {
             "all": lambda every: every,
@@ -91,8 +91,8 @@ def layer_selector(layers: Layers, n_layers: int) -> Selection:
     )
 
 
-def _listed(layers: Any) -> Any:
-    """The choice itself; an array or a tensor as a list or a number."""
+def listed(layers: Any) -> Any:
+    """Returns a choice of layers as it is, or for an array or a tensor, the list or number that it holds."""
     return layers.tolist() if isinstance(layers, np.ndarray | Tensor) else layers
 
 

@@ -43,12 +43,12 @@ class Elmo(InputModule):
         self, model: str | Path = "default", *, layers: Any = "mix", frozen: bool = True, precision: str = "float32"
     ) -> None:
         super().__init__()
-        self.layers = layers
         self.frozen = frozen
         self.precision = precision
         self._reader = Reader(model)
         self.tokenizer: Any = self._reader  # the library's trainer needs one
         self.vectors = TokenVectors(self._reader, layers, frozen, precision)
+        self.layers = self.vectors.layers
 
     def get_embedding_dimension(self) -> int:
         """Returns the size of a token's vector (D), for the pooling module."""

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 
 from elmo.embedding.embedder import Embedder
-from elmo.embedding.layers import Layers, keeps_layers, layer_selector
+from elmo.embedding.layers import Layers, keeps_layers, layer_selector, listed
 from elmo.embedding.pooling import Pool, pool_tokens, vector_shaper
 from elmo.embedding.texts import SplitText, texts_and_tokens
 from elmo.errors import InputError, pip_line
@@ -41,7 +41,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self,
         model: str | Path = "default",
         *,
-        layers: Layers = "average",
+        layers: Any = "average",
         pool: str = "mean",
         precision: str = "float32",
         device: str | None = None,
@@ -62,8 +62,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         texts_and_tokens(X)
         _, embedder = self._loaded()
         self._check(embedder)
-        side_by_side = isinstance(self.layers, str) and self.layers == "concat"
-        self.n_features_out_ = embedder.dim * (embedder.n_layers if side_by_side else 1)
+        self.n_features_out_ = embedder.dim * (embedder.n_layers if listed(self.layers) == "concat" else 1)
         return self
 
     def fit_transform(self, X: Iterable[Any], y: Any = None, **fit_params: Any) -> Any:
@@ -76,11 +75,12 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         reader, embedder = self._loaded()
         self._check(embedder)  # set_params may have changed the parameters
         texts = [reader.split(text) for text in texts_and_tokens(X)]
-        mixed = self.layers not in ("top", "concat") and not isinstance(self.layers, int)
-        layers: Layers = self.layers if self.pool == "max" and mixed else "all"
+        chosen = listed(self.layers)
+        mixed = chosen not in ("top", "concat") and not isinstance(chosen, int)
+        layers: Layers = chosen if self.pool == "max" and mixed else "all"
         compute: Any = check_memory(self.memory).cache(_pooled, ignore=["embedder"])
         kept = compute(embedder, texts, layers, self.pool, (reader.sha256, self.precision))
-        return kept if kept.ndim == 2 else _mixed(kept, self.layers)
+        return kept if kept.ndim == 2 else _mixed(kept, chosen)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_features_out_")
@@ -102,13 +102,14 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _check(self, embedder: Embedder) -> None:
         """Checks the parameters; scikit-learn wants no checks in __init__."""
-        layer_selector(self.layers, embedder.n_layers)
+        layers = listed(self.layers)
+        layer_selector(layers, embedder.n_layers)
         pool: Any = self.pool
         if pool is None:
             raise InputError("pool is None; one vector per text is expected: 'mean', 'max' or 'sum'")
-        vector_shaper(self.layers, pool)
-        if keeps_layers(self.layers):
-            raise InputError(f"layers is {self.layers!r}; one vector per text is expected: try 'concat'")
+        vector_shaper(layers, pool)
+        if keeps_layers(layers):
+            raise InputError(f"layers is {layers!r}; one vector per text is expected: try 'concat'")
 
     def _loaded(self) -> tuple[Reader, Embedder]:
         asked = str(self.model), self.precision, self.device
@@ -133,7 +134,7 @@ def _pooled(
 
 def _mixed(vectors: Float[np.ndarray, "B N D"], layers: Layers) -> Float[np.ndarray, "B _"]:
     """Selects `layers` after pooling: mixing and the mean (sum) over tokens commute."""
-    if isinstance(layers, str) and layers == "concat":
+    if layers == "concat":
         return vectors.reshape(len(vectors), -1)
     every = torch.from_numpy(vectors.swapaxes(0, 1)[:, :, None])
     return np.ascontiguousarray(layer_selector(layers, len(every))(every)[:, 0].numpy())

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from elmo.embedding.embedder import Embedder
-from elmo.embedding.layers import Layers, keeps_layers, layer_selector
+from elmo.embedding.layers import Layers, keeps_layers, layer_selector, listed
 from elmo.embedding.texts import SplitText
 from elmo.errors import InputError, check_choice, shown
 from elmo.formats import Model
@@ -40,7 +40,8 @@ class TokenVectors(nn.Module):
             raise InputError(f"frozen is {shown(frozen)}; True or False is expected")
         lstm = reader.model.config.lstm
         n_layers = lstm.n_layers + 1
-        if not isinstance(layers, str) or layers != "mix":
+        layers = listed(layers)
+        if layers != "mix":
             layer_selector(layers, n_layers)
         if keeps_layers(layers):
             raise InputError(f"layers is {layers!r}; one vector per token is expected: try 'mix' or 'concat'")
@@ -48,9 +49,9 @@ class TokenVectors(nn.Module):
             raise InputError(f"precision is {precision!r}; training a biLM needs float32")
         self.layers: Layers = layers
         self.precision = precision
-        self.dim = 2 * lstm.projection_dim * (n_layers if isinstance(layers, str) and layers == "concat" else 1)
+        self.dim = 2 * lstm.projection_dim * (n_layers if layers == "concat" else 1)
         """The size of a vector (D)."""
-        self.mix = ScalarMix(n_layers) if isinstance(layers, str) and layers == "mix" else None
+        self.mix = ScalarMix(n_layers) if layers == "mix" else None
         self.bilm: BiLM | None = None if frozen else reader.model.bilm()
         self.register_buffer("_here", torch.empty(0), persistent=False)
         self._reader = reader

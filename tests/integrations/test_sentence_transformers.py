@@ -49,6 +49,14 @@ def test_vectors_are_those_of_the_embedder(folder, layers, frozen):
     assert model.get_embedding_dimension() == expected.shape[1]
 
 
+def test_weights_may_be_an_array(folder, tmp_path):
+    weights = np.array([0.2, 0.3, 0.5])
+    model = sentence_model(folder, layers=weights, frozen=False)
+    np.testing.assert_allclose(model.encode(TEXTS), vectors(folder, weights.tolist()), rtol=0, atol=1e-6)
+    model.save(str(tmp_path / "saved"))
+    assert SentenceTransformer(str(tmp_path / "saved"), trust_remote_code=True)[0].layers == weights.tolist()
+
+
 def test_vectors_of_tokens_are_those_of_the_embedder(folder):
     tokens = sentence_model(folder).encode(TEXTS, output_value="token_embeddings", convert_to_numpy=False)
     expected = Embedder.load(folder, device="cpu").embed([text.split() for text in TEXTS], "average")

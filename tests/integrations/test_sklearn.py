@@ -42,6 +42,16 @@ def test_rows_are_the_vectors_of_the_embedder(model, layers, pool):
     np.testing.assert_allclose(seen, np.stack(expected), rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("pool", ["mean", "max"])
+def test_weights_may_be_an_array(model, pool):
+    weights = np.array([0.2, 0.3, 0.5])
+    seen, expected = (
+        ElmoVectorizer(model, layers=layers, pool=pool, device="cpu").fit_transform(TEXTS)
+        for layers in (weights, weights.tolist())
+    )
+    np.testing.assert_array_equal(seen, expected)
+
+
 def test_a_generator_of_texts_is_read_once(model):
     vectorizer = ElmoVectorizer(model, device="cpu")
     expected = vectorizer.fit_transform(TEXTS)
