@@ -1,5 +1,6 @@
 """Texts in files: a treebank, and documents with blank lines between them."""
 
+import bz2
 import gzip
 import lzma
 
@@ -24,7 +25,9 @@ def write(folder, documents, name="text.txt"):
     path = folder / name
     text = "\n\n".join("\n".join(paragraphs) for paragraphs in documents)
     raw = text.encode()
-    path.write_bytes({".gz": gzip.compress, ".xz": lzma.compress}.get(path.suffix.lower(), bytes)(raw))
+    path.write_bytes(
+        {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}.get(path.suffix.lower(), bytes)(raw)
+    )
     return path
 
 

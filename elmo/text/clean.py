@@ -9,9 +9,7 @@
 
 import hashlib
 import json
-import lzma
 import warnings
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +21,7 @@ from elmo.text.clean_languages import Languages
 from elmo.text.clean_lines import paragraphs_of
 from elmo.text.corpus import size_of
 from elmo.text.irregular import IrregularPlaces
-from elmo.text.opening import COMPRESSED, MARK, decode_text, open_bytes
+from elmo.text.opening import COMPRESSED, MARK, decode_text, naming_damage, open_bytes
 
 TRAIN, HELDOUT, REPORT = "train.txt", "heldout.txt", "report.json"
 TEXTS = (".txt", ".text")
@@ -214,13 +212,8 @@ class _Cleaner:
 
 def read_text(path: Path, encoding: str | None) -> tuple[str, str]:
     """Returns a file's text and encoding: Unicode if its bytes show that, else `encoding`."""
-    try:
-        with open_bytes(path) as file:
-            raw = file.read()
-    except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise InputError(f"{path}: the compressed file is damaged or incomplete ({error}); fetch it again") from error
+    with naming_damage(path), open_bytes(path) as file:
+        raw = file.read()
     text, found = decode_text(raw, path, encoding)
     return text.removeprefix(MARK), found
 

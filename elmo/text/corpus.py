@@ -5,17 +5,14 @@ between documents. A huge line is split.
 """
 
 import glob
-import gzip
 import hashlib
-import lzma
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 
 from elmo.errors import InputError, path_of
 from elmo.text.irregular import IrregularPlaces
-from elmo.text.opening import COMPRESSED, MARK, not_utf8, open_text
+from elmo.text.opening import COMPRESSED, MARK, naming_damage, not_utf8, open_text
 from elmo.text.tokenizer import Tokenizer
 
 MAX_CHARACTERS = 65_536  # per line
@@ -62,7 +59,7 @@ def placed_lines(
     """Yields the lines of `file_lines`, the number (from 1) of each, and the character of it at which a part begins."""
     irregular = IrregularPlaces(path)
     try:
-        with open_text(path) as file:
+        with naming_damage(path), open_text(path) as file:
             text = file.readline(max_characters)
             is_remainder, number, first = False, 1, 0
             while text:
@@ -83,8 +80,6 @@ def placed_lines(
                 text = rest + file.readline(max_characters)
     except UnicodeDecodeError as error:
         raise not_utf8(path) from error
-    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path}: the compressed file is damaged or incomplete ({error}); fetch it again") from error
     irregular.tell()
 
 

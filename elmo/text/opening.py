@@ -9,6 +9,9 @@ import errno
 import gzip
 import lzma
 import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -68,6 +71,17 @@ def open_bytes(path: Path) -> Any:
     opener = next((opener for magic, opener in BY_MAGIC.items() if begin.startswith(magic)), None)
     opener = bz2.open if begin[:3] == BZIP2[:3] and begin[4:] == BZIP2[4:] else opener or BY_SUFFIX.get(suffix)
     return path.open("rb") if opener is None else opener(path, "rb")
+
+
+@contextmanager
+def naming_damage(path: Path) -> Iterator[None]:
+    """Raises InputError if the block finds that the compressed file `path` is damaged, and other errors as they are."""
+    try:
+        yield
+    except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # it is the system's, not gzip's or bz2's
+            raise
+        raise InputError(f"{path}: the compressed file is damaged or incomplete ({error}); fetch it again") from error
 
 
 def peek_start(raw: Any) -> bytes:

@@ -20,7 +20,7 @@ LINE = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_s
 DOCUMENTS = st.lists(st.lists(LINE.map(str.strip).filter(bool), min_size=1, max_size=4), max_size=6)
 
 
-@given(DOCUMENTS, st.sampled_from(["text.txt", "text.txt.gz", "text.xz", "TEXT.TXT.GZ", "TEXT.XZ"]))
+@given(DOCUMENTS, st.sampled_from(["text.txt", "text.txt.gz", "text.xz", "TEXT.TXT.GZ", "TEXT.XZ", "text.bz2"]))
 def test_documents_are_those_of_the_file(tmp_path_factory, documents, name):
     path = write(tmp_path_factory.mktemp("corpus"), documents, name)
     found: list[list[str]] = []
@@ -110,7 +110,7 @@ def test_a_file_that_ends_within_a_character_is_named(tmp_path):
         list(corpus.file_paragraphs(path))
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2"])
 def test_a_damaged_file_is_named(tmp_path, suffix):
     whole = write(tmp_path, [[str(i) * 50] for i in range(2000)], f"whole{suffix}").read_bytes()
     cut, text = tmp_path / f"cut{suffix}", tmp_path / f"text{suffix}"
