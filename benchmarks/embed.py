@@ -71,7 +71,7 @@ def main() -> None:
             tell(option)
             rows.append(peers.run(option, sentences, Path(folder, "sentences.txt")))
     tell("the packaged model")
-    shipped = process.first_vector_seconds("default", "float32", arguments.device)
+    shipped = process.first_vector_seconds("default", arguments.device)
     result = {
         "benchmark": f"embed, {arguments.size} size",
         **dataclasses.asdict(dataclasses.replace(measured, model=f"random weights, {arguments.size} size")),

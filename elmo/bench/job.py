@@ -88,12 +88,12 @@ def measure_model(
     limits = process.in_fresh_process(machine.measure_limits, lstm, device)
     progress("from the start to the first vector")
     import_seconds = process.import_seconds()
-    first_vector_seconds = process.first_vector_seconds(model, "float32", device)
+    first_vector_seconds = process.first_vector_seconds(model, device)
     rows = []
-    problems = {precision: _problem(precision, device) for precision in precisions}
-    not_measured = {precision: problem for precision, problem in problems.items() if problem}
+    not_measured: dict[str, str] = {}
     for precision in precisions:
-        if precision in not_measured:
+        if problem := _problem(precision, device):
+            not_measured[precision] = problem
             continue
         progress(precision)
         arguments = (model, precision, sentences, device, rounds, seconds, COMPARED)
@@ -110,7 +110,7 @@ def measure_model(
         import_seconds,
         first_vector_seconds,
         rows,
-        dict(not_measured),
+        not_measured,
     )
 
 

@@ -50,10 +50,9 @@ class Limits:
     bandwidth: float
     """The bandwidth in bytes per second."""
 
-    def peak(self, precision: str, library: str | None = None) -> float:
-        """Returns the GFLOP/s of the fastest product of a precision, or of one library; 0 if there is none."""
-        fit = [peak for peak in self.peaks if peak.precision == precision and library in (None, peak.library)]
-        return max((peak.gflops for peak in fit), default=0.0)
+    def peak(self, precision: str) -> float:
+        """Returns the GFLOP/s of the fastest product of a precision; 0 if there is none."""
+        return max((peak.gflops for peak in self.peaks if peak.precision == precision), default=0.0)
 
 
 def measure_limits(config: LstmConfig, device: str = "cpu", seconds: float = 0.05) -> Limits:
@@ -72,7 +71,7 @@ def measure_limits(config: LstmConfig, device: str = "cpu", seconds: float = 0.0
     )
 
 
-def measure_bandwidth(device: str = "cpu", rounds: int = 8) -> float:
+def measure_bandwidth(device: str) -> float:
     """Measures memory bandwidth in bytes per second: the best of a sum, a maximum and a copy."""
     source = torch.ones(STREAM_BYTES // 4, device=device)
     target = torch.empty_like(source)
@@ -81,7 +80,7 @@ def measure_bandwidth(device: str = "cpu", rounds: int = 8) -> float:
         (source.amax, 1),
         (lambda: target.copy_(source), 2),
     ]
-    return max(passes * STREAM_BYTES / _fastest(work, device, rounds, 0.0) for work, passes in works)
+    return max(passes * STREAM_BYTES / _fastest(work, device, 8, 0.0) for work, passes in works)
 
 
 def synchronize(device: str | torch.device) -> None:

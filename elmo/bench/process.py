@@ -20,9 +20,7 @@ T = TypeVar("T")
 SENTENCE = "The quick answer surprised everyone who had waited for it ."
 IMPORT = "import time; t = time.perf_counter(); import elmo; print(time.perf_counter() - t)"
 FIRST_VECTOR = (
-    "import sys, elmo;"
-    "elmo.load(sys.argv[1], precision=sys.argv[2], device=sys.argv[3]).embed([sys.argv[4].split()]);"
-    "print(flush=True)"
+    "import sys, elmo;elmo.load(sys.argv[1], device=sys.argv[2]).embed([sys.argv[3].split()]);print(flush=True)"
 )
 
 
@@ -54,9 +52,9 @@ def import_seconds(rounds: int = 5) -> float:
     return min(map(float, runs))
 
 
-def first_vector_seconds(model: str | Path, precision: str, device: str, rounds: int = 2) -> float:
+def first_vector_seconds(model: str | Path, device: str, rounds: int = 2) -> float:
     """Returns the seconds from the start of a process to the model's first vector, the fastest of `rounds`."""
-    command = [sys.executable, "-c", FIRST_VECTOR, str(model), precision, device, SENTENCE]
+    command = [sys.executable, "-c", FIRST_VECTOR, str(model), device, SENTENCE]
     return min(_seconds_to_first_line(command) for _ in range(rounds))
 
 

@@ -86,7 +86,7 @@ class StepKernel:
         states: Sequence[Float[Tensor, "n gates"]],
         bias: Float[Tensor, "2 gates"],
         forget_bias: float,
-        limit: float | None,
+        limit: float,
         cell: Float[Tensor, "2 n H"],
         gates: Float[Tensor, "2 n gates"],
         cells: Float[Tensor, "2 n H"],
@@ -106,7 +106,7 @@ class StepKernel:
             _pair(cells, rows * size),
             _pair(memory, rows * size, kind),
         )
-        self._run(self._forward, _Forward(rows, size, _limit(limit), forget_bias, *arrays), rows, size)
+        self._run(self._forward, _Forward(rows, size, limit, forget_bias, *arrays), rows, size)
 
     def backward(
         self,
@@ -114,7 +114,7 @@ class StepKernel:
         gates: Float[Tensor, "2 n gates"],
         cells: Float[Tensor, "2 n H"],
         before: Float[Tensor, "2 n H"],
-        limit: float | None,
+        limit: float,
         to_cell: Float[Tensor, "2 n H"],
         to_gates: Float[Tensor, "2 n gates"],
         to_bias: Float[Tensor, "2 gates"],
@@ -133,15 +133,11 @@ class StepKernel:
             _pair(to_gates, rows * 4 * size, kind),
             _pair(to_bias, 4 * size),
         )
-        self._run(self._backward, _Backward(rows, size, _limit(limit), *arrays), rows, size)
+        self._run(self._backward, _Backward(rows, size, limit, *arrays), rows, size)
 
     def _run(self, work: Callable[..., None], step: ctypes.Structure, rows: int, size: int) -> None:
         threads = torch.get_num_threads() if 2 * rows * size > FEW_CELLS else 1
         shared(self._library, work, step, size, 16, threads)
-
-
-def _limit(clip: float | None) -> float:
-    return float("inf") if clip is None else clip
 
 
 def _pair(directions: Tensor | Sequence[Tensor], count: int, dtype: torch.dtype = torch.float32) -> ctypes.Array:

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from elmo.ops.packed_lstm import Clips
 from elmo.ops.precision import product_dtype
 from elmo.ops.rows import add_rows
 from elmo.ops.triton_there import kernels_for
@@ -79,20 +80,18 @@ def read_lstm(
     weight_projection: Float[Tensor, "2 P H"] | None,
     hidden: Float[Tensor, "2 B P"],
     cell: Float[Tensor, "2 B H"],
-    clips: tuple[float | None, float | None, float],
+    clips: Clips,
     live: Float[Tensor, "T B"] | None = None,
     keep: Bool[Tensor, "2 T B"] | None = None,
 ) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
     """Does what `elmo.ops.lstm.bi_lstm` does, without gradients. The products are in the weights' data type.
 
-    `clips` are the cell's and the projection's limit and the forget bias. `live` is 0 where a row has no token.
+    `live` is 0 where a row has no token.
     """
     kernels = kernels_for(inputs)
     dtype = weight_input.dtype
     _, steps, rows, _ = inputs.shape
-    limit, projection_limit, forget_bias = _infinite(clips[0]), _infinite(clips[1]), clips[2]
-    if weight_projection is None:
-        projection_limit = INFINITE
+    limit, projection_limit = clips.limits if weight_projection is not None else (clips.limits[0], INFINITE)
     keeping = None if keep is None else keep.float().contiguous()
     outputs = inputs.new_empty(2, steps, rows, hidden.shape[-1])
     memory = inputs.new_empty(2, rows, cell.shape[-1], dtype=dtype)
@@ -104,7 +103,7 @@ def read_lstm(
         there = None if live is None else live[t]
         now = None if keeping is None else keeping[:, t]
         after = None if keeping is None or t + 1 == steps else keeping[:, t + 1]
-        _cell_forward(kernels, products[:, t], bias, now, there, cell, cell, memory, forget_bias, limit)
+        _cell_forward(kernels, products[:, t], bias, now, there, cell, cell, memory, clips.forget_bias, limit)
         projected = memory if weight_projection is None else torch.bmm(memory, weight_projection.mT)
         _clip_forward(kernels, projected, outputs[:, t], hidden, hidden, after, there, projection_limit)
     return outputs, hidden, cell
@@ -118,7 +117,7 @@ def train_lstm(
     weight_projection: Float[Tensor, "2 P H"] | None,
     hidden: Float[Tensor, "2 B P"],
     cell: Float[Tensor, "2 B H"],
-    clips: tuple[float | None, float | None, float],
+    clips: Clips,
     keep: Bool[Tensor, "2 T B"] | None,
     dtype: torch.dtype,
 ) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
@@ -140,16 +139,14 @@ class _Lstm(torch.autograd.Function):
         weight_projection: Tensor | None,
         hidden: Tensor,
         cell: Tensor,
-        clips: tuple[float | None, float | None, float],
+        clips: Clips,
         keep: Tensor | None,
         dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor, Tensor]:
         kernels = kernels_for(inputs)
         _, steps, rows, _ = inputs.shape
         size, width = cell.shape[-1], hidden.shape[-1]
-        limit, projection_limit = _infinite(clips[0]), _infinite(clips[1])
-        if weight_projection is None:
-            projection_limit = INFINITE
+        limit, projection_limit = clips.limits if weight_projection is not None else (clips.limits[0], INFINITE)
         to_input, to_state = weight_input.to(dtype), weight_state.to(dtype)
         projection = None if weight_projection is None else weight_projection.to(dtype)
         keeping = None if keep is None else keep.float().contiguous()
@@ -165,7 +162,9 @@ class _Lstm(torch.autograd.Function):
         for t in range(steps):
             gates[:, t].baddbmm_(states[:, t], to_state.mT)
             now = None if keeping is None else keeping[:, t]
-            _cell_forward(kernels, gates[:, t], bias, now, None, cells[t], cells[t + 1], memory[:, t], clips[2], limit)
+            _cell_forward(
+                kernels, gates[:, t], bias, now, None, cells[t], cells[t + 1], memory[:, t], clips.forget_bias, limit
+            )
             if projection is None:
                 projected = memory[:, t]
             else:
@@ -229,10 +228,6 @@ class _Lstm(torch.autograd.Function):
             to_cell,
             *[None] * 3,
         )
-
-
-def _infinite(limit: float | None) -> float:
-    return INFINITE if limit is None else limit
 
 
 def sampled_loss(

@@ -72,13 +72,13 @@ def read_compiled(
     keep: Bool[Tensor, "t B"] | None,
     hidden: Float[Tensor, "B P"],
     cell: Float[Tensor, "B H"],
-    clips: tuple[float | None, float | None],
+    limits: tuple[float, float],
     outputs: Float[Tensor, "t B P"],
 ) -> None:
     """Runs some steps of one direction: fills `outputs` and advances `hidden` and `cell` in place.
 
     `products` are those of the inputs with the bias, as `packed_lstm.prepare_gates` makes them, and `places` the rows
-    in them of the `b` rows that have not ended at the first step. `clips` are the cell's and the projection's.
+    in them of the `b` rows that have not ended at the first step. `limits` are those of `packed_lstm.Clips`.
     """
     library = load_library()
     assert library is not None
@@ -97,7 +97,6 @@ def read_compiled(
         assert array.is_contiguous()
     assert places.dtype == torch.int64
     assert max(active) <= places.shape[1]
-    limits = (float("inf") if clip is None else clip for clip in clips)
     reading = _Reading(
         *(steps, rows, places.shape[1], cells),
         *(state.weights, _Weights() if projection is None else projection.weights),

@@ -210,7 +210,7 @@ def _read_and_trace(
             _step(now, states, clips.cell, c, gates, memory)
             trace.cell[:, t, :n] = c
         else:
-            constants = bias, clips.forget_bias, clips.cell
+            constants = bias, clips.forget_bias, clips.limits[0]
             kernel.forward(now, states, *constants, c, gates, trace.cell[:, t, :n], memory)
         if of_memory is None:
             hidden[:, :n] = memory
@@ -311,7 +311,7 @@ def _backward_steps(
             to_bias += step.sum(1)
             to_gates[:, t, :n] = step
         else:
-            back = c, cell_in, clips.cell, d_cell, to_gates[:, t, :n], to_bias
+            back = c, cell_in, clips.limits[0], d_cell, to_gates[:, t, :n], to_bias
             kernel.backward(d_memory, trace.gates[:, t, :n], *back)
         for part, of_state in zip(to_hidden[:, :n], of_gates(to_gates[:, t, :n]), strict=True):
             part.copy_(of_state)

@@ -32,6 +32,12 @@ class Clips(NamedTuple):
     projection: float | None
     forget_bias: float
 
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The clips of the cell and of the projection, infinite where there is none."""
+        cell, projection = (float("inf") if clip is None else clip for clip in self[:2])
+        return cell, projection
+
 
 class PackedLstm(NamedTuple):
     """The products of one direction, ready to run; `bias` includes the forget bias."""
@@ -173,9 +179,7 @@ def _read_compiled(
     assert isinstance(packed.state, CompiledProduct)
     assert packed.projection is None or isinstance(packed.projection, CompiledProduct)
     forget = None if keep is None else keep[part]
-    read_compiled(
-        packed.state, packed.projection, product, place, rows, forget, hidden, cell, (clips.cell, clips.projection), out
-    )
+    read_compiled(packed.state, packed.projection, product, place, rows, forget, hidden, cell, clips.limits, out)
 
 
 def _few_rows(directions: Sequence[PackedLstm]) -> int:

@@ -114,7 +114,6 @@ def test_limits_are_those_of_the_fastest_library():
     peaks = [machine.Peak("float32", "torch", 10.0, (1, 1, 1)), machine.Peak("float32", "onednn", 30.0, (1, 1, 1))]
     limits = machine.Limits("2026-01-01", "a processor", 2, "2.0", "cpu", peaks, 1e9)
     assert limits.peak("float32") == 30.0
-    assert limits.peak("float32", "torch") == 10.0
     assert limits.peak("int8") == 0.0
 
 
@@ -181,7 +180,7 @@ def test_measuring_happens_in_a_process_of_its_own(model):
 
 
 def test_importing_elmo_is_a_part_of_the_time_to_the_first_vector(model):
-    assert 0 < process.import_seconds(1) < process.first_vector_seconds(model, "float32", "cpu", 1)
+    assert 0 < process.import_seconds(1) < process.first_vector_seconds(model, "cpu", 1)
 
 
 @pytest.mark.usefixtures("quick")
