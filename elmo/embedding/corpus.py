@@ -195,8 +195,9 @@ def embed_corpus(
                 "finished": False,
                 "model": formats.recorded_name(settings.model),
                 "job": identity,
+                "versions": _versions(),
+                "parts": [dataclasses.asdict(part) for part in parts],
             }
-            manifest |= {"versions": _versions(), "parts": [dataclasses.asdict(part) for part in parts]}
             write_json(files, f"{path}/{MANIFEST}", manifest)
         _work(CorpusJob(absolute_address(output), _placed(settings), sha256, str(Path.cwd())), parts, engine, progress)
         return _finish(files, path, output, manifest, parts)
@@ -283,7 +284,7 @@ def embed_part(worker: Worker, part: Part) -> Receipt:
     if refused:
         with (
             whole_file(files, f"{path}/{ERRORS}/{name_of(part)}.parquet") as file,
-            _parquet(file, _errors_schema()) as table,
+            _parquet(file, error_schema(import_pyarrow().string())) as table,
         ):
             for batch in errors:
                 table.write_batch(batch)
@@ -306,10 +307,6 @@ def _write(
             rows, tokens = rows + len(vectors), tokens + len(vectors["tokens"].values)
             del vectors
     return rows, tokens
-
-
-def _errors_schema() -> Any:
-    return error_schema(import_pyarrow().string())
 
 
 def _parquet(file: Any, schema: Any) -> Any:

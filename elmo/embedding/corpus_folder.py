@@ -74,12 +74,8 @@ class HashedFile:
 def own_manifest(files: Any, path: str, output: str, identity: dict[str, Any]) -> dict[str, Any] | None:
     """Reads the manifest, and checks that it is of this job; returns None if there is none yet."""
     manifest = _read_manifest(files, path, output)
-    if manifest is not None:
-        _check_identity(manifest, identity, output)
-    return manifest
-
-
-def _check_identity(manifest: dict[str, Any], identity: dict[str, Any], output: str) -> None:
+    if manifest is None:
+        return None
     for name, value in identity.items():
         was = manifest["job"].get(name)
         if was != value:
@@ -88,6 +84,7 @@ def _check_identity(manifest: dict[str, Any], identity: dict[str, Any], output: 
                 f"{output}: holds another job: {name} was {shown[0]} and is {shown[1]} now; give the same, or name"
                 " another folder"
             )
+    return manifest
 
 
 def _shown(value: Any) -> str:

@@ -68,9 +68,9 @@ def embedded_in_parts(
     embedder: Embedder,
     records: Iterable[TextRecord],
     output: Path,
-    layers: Layers = "all",
-    pool: Pool | None = None,
-    dtype: Dtype = "float32",
+    layers: Layers,
+    pool: Pool | None,
+    dtype: Dtype,
 ) -> Iterator[tuple[TextRecord, np.ndarray]]:
     """Yields every record with its vectors, within `written_in_parts`: kept rows are read, others embedded and kept.
 

@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from elmo.embedding.store_hdf5 import Hdf5Vectors, Hdf5Writer
 from elmo.embedding.store_npz import NpzVectors, NpzWriter
 from elmo.embedding.store_parquet import ParquetVectors, ParquetWriter, import_pyarrow
 from elmo.embedding.store_safetensors import SafetensorsVectors, SafetensorsWriter
-from elmo.errors import InputError, path_of
+from elmo.errors import InputError, check_choice, path_of
 
 Dtype = Literal["float32", "float16"]
 
@@ -38,8 +38,7 @@ def write_vectors(path: str | Path, dtype: Dtype = "float32", overwrite: bool = 
     """
     path = path_of("the file of vectors", path)
     check_vectors_path(path, overwrite)
-    if dtype not in ("float32", "float16"):
-        raise InputError(f"dtype is {dtype!r}; float32 or float16 is expected")
+    check_choice("dtype", dtype, get_args(Dtype))
     with atomic_path(path, overwrite) as temporary, WRITERS[path.suffix.lower()](temporary, np.dtype(dtype)) as writer:
         yield writer
 
@@ -77,14 +76,15 @@ READERS = {
 def read_vectors(path: str | Path) -> Iterator[Vectors]:
     """Opens a file of vectors: `len(vectors)`, `vectors[row]`, `vectors.tokens(row)`.
 
-    Raises InputError if the file is of another kind or truncated. Reading a damaged row raises an error of h5py, numpy,
-    pyarrow or safetensors.
+    Raises InputError if the file is of another kind or truncated, and OSError if the system cannot open it. Reading a
+    damaged row raises an error of h5py, numpy, pyarrow or safetensors.
     """
     path = path_of("the file of vectors", path)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file")
     if path.suffix.lower() not in READERS:
         raise InputError(f"{path}: its suffix is {path.suffix!r}; one of {', '.join(READERS)} is expected")
+    path.open("rb").close()  # what the system refuses, such as a missing permission, is no damage
     try:
         vectors = READERS[path.suffix.lower()](path)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:

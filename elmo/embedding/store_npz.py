@@ -6,7 +6,6 @@ import zipfile
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -41,9 +40,7 @@ class NpzWriter:
     def __enter__(self) -> "NpzWriter":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         # After an error nothing more can be written. Closing would try it, and its error would hide the first one.
         with suppress(*closing_errors(error)), ExitStack() as stack:
             for part in (self._file, self._tokens, self._zip):  # they are closed in reverse order

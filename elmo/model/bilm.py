@@ -40,11 +40,12 @@ class BiLM(nn.Module):
     def packed(
         self, precision: ops.Precision = "float32", library: ops.Library | None = None, release: bool = False
     ) -> "BiLM":
-        """This model for inference: its weights packed for the fastest products on this CPU, without gradients.
+        """Returns this model for inference: its weights are packed for the fastest products on this CPU.
 
-        They stay as they are now, also if this model is trained later; all that is not a product is float32.
-        `library` forces one. With `release`, the original weights of each part are freed as soon as it is packed: half
-        the memory, but this model cannot be used afterwards. A packed model returns itself.
+        The packed model has no gradients. It keeps the present weights, also if this model is trained later, and
+        computes all that is not a product in float32. `library` forces a library. With `release`, the original weights
+        of each part are freed as soon as it is packed: this halves the memory, and makes this model unusable. A packed
+        model returns itself.
 
         If this CPU multiplies bfloat16 only in software, float32 is faster: it is used, with a warning, unless
         `library` forces the slow products. Raises InputError if the precision or the library is not available, if

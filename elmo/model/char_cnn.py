@@ -54,7 +54,7 @@ class CharCnn(nn.Module):
             nn.init.zeros_(self.projection.bias)
 
     def forward(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
-        """The context-free vectors of the words."""
+        """Returns the context-free vectors of the words."""
         groups, places = _by_length(char_ids, self.widest)
         return self.encode_groups(groups)[places]
 

@@ -143,7 +143,7 @@ class BiLMConfig:
 
 
 def weight_shapes(config: BiLMConfig) -> dict[str, Shape]:
-    """The shapes of all weights of a biLM, with the names and in the order of `BiLM.state_dict`.
+    """Returns the shapes of all weights of a biLM, with the names and in the order of `BiLM.state_dict`.
 
     Raises ConfigError for impossibly large sizes.
     """

@@ -30,8 +30,9 @@ class BiLstmLayer(nn.Module):
         self.bias = nn.Parameter(torch.zeros(2, 4 * hidden))
         self.weight_projection = nn.Parameter(torch.empty(2, size, hidden)) if config.has_projection else None
         # The bounds are those of Glorot and Bengio (2010) for input and state as one matrix.
-        for weight, fan in ((self.weight_input, 4 * hidden + 2 * size), (self.weight_state, 4 * hidden + 2 * size)):
-            nn.init.uniform_(weight, -((6 / fan) ** 0.5), (6 / fan) ** 0.5)
+        bound = (6 / (4 * hidden + 2 * size)) ** 0.5
+        nn.init.uniform_(self.weight_input, -bound, bound)
+        nn.init.uniform_(self.weight_state, -bound, bound)
         if self.weight_projection is not None:
             bound = (6 / (hidden + size)) ** 0.5
             nn.init.uniform_(self.weight_projection, -bound, bound)

@@ -31,7 +31,7 @@ class WordCnn(nn.Module):
         return _any_table(self.words, self.char_cnn)
 
     def forward(self, ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
-        """The context-free vectors of the words."""
+        """Returns the context-free vectors of the words."""
         return self.projection(_features(self.words, self.char_cnn, ids)).to(self.projection.weight.dtype)
 
 

@@ -46,7 +46,6 @@ def capture(
     """
     on_gpu = device.type == "cuda"
     before = {tensor: tensor.detach().clone() for tensor in state()}
-    recorded = None if on_gpu else _Recorded(function)
     if on_gpu:
         side = torch.cuda.Stream(device)
         side.wait_stream(torch.cuda.current_stream(device))
@@ -63,8 +62,8 @@ def capture(
             else:
                 tensor.zero_()
     del before
-    if recorded is not None:
-        return recorded
+    if not on_gpu:
+        return _Recorded(function)
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize(device)
     with torch.cuda.graph(graph, pool=pool):

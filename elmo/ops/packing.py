@@ -66,8 +66,7 @@ def choose_library(precision: Precision, library: Library | None) -> Library:
 
 
 def pack(weight: Float[Tensor, "size K"], precision: Precision, library: Library | None = None) -> Product:
-    """The product with a copy of `weight`, with a library of `support(precision)`; with the first, if it is not one of
-    them, as those of 8-bit integers are not for a token encoder. CPU only."""
+    """Returns the product with a copy of `weight` on a CPU, by the library that `choose_library` chooses."""
     library = choose_library(precision, library)
     if precision == "int8":
         return INT8[library](weight.float())
@@ -80,7 +79,7 @@ def pack(weight: Float[Tensor, "size K"], precision: Precision, library: Library
 
 
 def pack_words(weight: Float[Tensor, "size K"], precision: Precision, library: Library | None) -> Product:
-    """The product of a token encoder in a model of this precision.
+    """Returns the product of a token encoder in a model of this precision.
 
     A word's vector is computed once, so its error matters more than its time: weights of 8 bits are used only where
     they are exact, and else float32.

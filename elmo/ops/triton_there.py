@@ -13,12 +13,8 @@ def has_kernels(x: Tensor) -> bool:
     """Returns whether the kernels run on this tensor's device and with its data type."""
     if x.dtype != torch.float32 or torch.compiler.is_exporting():
         return False
-    return (x.device.type == "cuda" or is_interpreted()) and _kernels(x.device.type) is not None
-
-
-def is_interpreted() -> bool:
-    """Returns whether Triton runs its kernels on the CPU."""
-    return os.environ.get("TRITON_INTERPRET") == "1"
+    can_run = x.device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
+    return can_run and _kernels(x.device.type) is not None
 
 
 def kernels_for(x: Tensor) -> ModuleType:

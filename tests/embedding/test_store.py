@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import resource
 import sys
 import threading
 import time
@@ -274,6 +275,20 @@ def test_a_truncated_or_missing_file_is_named(tmp_path, suffix):
     path.write_bytes(path.read_bytes()[:-20])
     with refused(f"v{suffix}", "complete"), read_vectors(path):
         pass
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_what_the_system_cannot_open_is_not_said_to_be_damaged(tmp_path, suffix):
+    path = tmp_path / f"v{suffix}"
+    written(path, 1)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with path.open("rb") as file:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (file.fileno() + 1, before[1]))
+        try:
+            with pytest.raises(OSError, match="open files"), read_vectors(path):
+                pass
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only here a name may be any bytes")
