@@ -11,7 +11,6 @@ The text is tokenized once, by several processes, and kept in a folder that late
 import itertools
 import json
 import multiprocessing
-import sys
 import zipfile
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -25,12 +24,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int
 
-from elmo.config import load_json
 from elmo.disk.files import run_file, write_run_file
 from elmo.disk.lock import LOCK, locked
+from elmo.disk.run import read_json
 from elmo.errors import InputError
 from elmo.forking import cached_property
 from elmo.machine import usable_cores
+from elmo.pretraining.workers import end_with_parent, start_method
 from elmo.text import corpus, tokenizer
 from elmo.text.marks import BOS, EOS
 from elmo.text.normalization import respell_function
@@ -45,6 +45,7 @@ PART_CHARACTERS = 500_000
 WORTH_SHARING = 4 * PART_CHARACTERS
 """This process tokenizes a shorter text alone, since starting others takes a second."""
 RECORD = "text.json"
+REMEDY = "remove the folder to read the text again"
 
 
 class Windows(NamedTuple):
@@ -132,11 +133,9 @@ def kept_ids(folder: Path, paths: Sequence[Path], text: TextConfig, any_version:
     begun with. Raises InputError if the folder is damaged.
     """
     try:
-        record = load_json(folder / RECORD)
+        record = read_json(folder / RECORD, REMEDY)
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        raise _damaged(folder, error) from error
     same = all(record.get(name) == value for name, value in _identity(paths, text).items())
     if not same or not (any_version or record.get("versions") == _versions(paths, text)):
         return None
@@ -195,7 +194,7 @@ def _versions(paths: Sequence[Path], text: TextConfig) -> dict[str, Any]:
 
 
 def _damaged(folder: Path, problem: object) -> InputError:
-    return InputError(f"{folder}: damaged ({problem}); remove this folder to read the text again")
+    return InputError(f"{folder}: damaged ({problem}); {REMEDY}")
 
 
 class _Part(NamedTuple):
@@ -289,8 +288,7 @@ def _tokenized(paths: Sequence[Path], text: TextConfig) -> Iterator[tuple[_Part,
             yield part, _tokenize(part.lines, splitter)
         return
     waiting: deque[tuple[_Part, Future[_Tokenized]]] = deque()
-    kind = "fork" if processes_are_forked() else "spawn"
-    context = multiprocessing.get_context(kind)
+    context = multiprocessing.get_context(start_method())
     pool = ProcessPoolExecutor(cores, mp_context=context, initializer=_begin, initargs=(text,))
     try:
         for part in itertools.chain(_parts(paths), [None] * (2 * cores)):
@@ -305,18 +303,10 @@ def _tokenized(paths: Sequence[Path], text: TextConfig) -> Iterator[tuple[_Part,
         pool.shutdown(cancel_futures=True)
 
 
-def processes_are_forked() -> bool:
-    """Returns whether other processes are forked. The default of Python 3.14 on Linux is another, which runs a program
-    without `if __name__ == "__main__":` once more."""
-    return sys.platform == "linux" and multiprocessing.get_start_method(allow_none=True) != "spawn"
-
-
 _own: list[Tokenizer] = []
 
 
 def _begin(text: TextConfig) -> None:
-    from elmo.pretraining.prefetch import end_with_parent
-
     end_with_parent()
     _own[:] = [Tokenizer(text)]
 

@@ -1,9 +1,5 @@
 """Reads training windows ahead in another process."""
 
-import multiprocessing
-import os
-import signal
-import threading
 import traceback
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
@@ -14,7 +10,8 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from elmo.errors import InputError
 from elmo.pretraining.batches import LmReader, ReaderConfig
-from elmo.pretraining.ids import Ids, processes_are_forked
+from elmo.pretraining.ids import Ids
+from elmo.pretraining.workers import end_with_parent, start_method
 from elmo.text.vocabulary import Vocabulary
 from elmo.types import LmBatch
 
@@ -48,7 +45,7 @@ def prefetch(
         prefetch_factor=DEPTH,
         generator=own,
         collate_fn=_unchanged,
-        multiprocessing_context="fork" if processes_are_forked() else None,
+        multiprocessing_context=start_method(),
     )
     for item in loader:
         if isinstance(item, Exception):
@@ -77,25 +74,6 @@ class _Windows(IterableDataset):
             yield error
         except Exception:  # it is sent as text, since not every error can be pickled
             yield RuntimeError(f"the process that reads the corpus failed:\n{traceback.format_exc()}")
-
-
-def end_with_parent() -> None:
-    """Ends this process when its parent is gone, and not before it, so that a killed run leaves none behind.
-
-    DataLoader watches too, but finally waits for someone to take the windows that it has sent.
-    """
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def watch() -> None:
-        parent.join()
-        os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows has only SIGTERM, which also kills
-
-    # A signal to stop may reach all processes of a run. The parent first writes a checkpoint, then ends this process.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _unchanged(item: Any) -> Any:

@@ -167,13 +167,14 @@ def test_kept_ids_are_of_one_text_read_in_one_way(tmp_path, monkeypatch):
         ("counts.npy", lambda raw: raw[:20]),
         ("paragraphs.npz", lambda raw: raw[:30]),
         ("text.json", lambda raw: raw[:-3]),
+        ("text.json", lambda raw: b"[]"),
     ],
 )
 def test_damaged_ids_are_refused_with_the_remedy(tmp_path, file, damage):
     paths, folder = write(tmp_path, [[[["a", "b"]]]]), tmp_path / "text"
     keep_ids(folder, make_ids(paths, WHITESPACE), paths, WHITESPACE)
     (folder / file).write_bytes(damage((folder / file).read_bytes()))
-    with refused("text", "damaged", "remove"):
+    with refused(folder, "remove"):
         kept_ids(folder, paths, WHITESPACE)
 
 

@@ -306,6 +306,11 @@ def test_checkpoints_come_by_step_and_by_time_and_the_last_two_are_kept(tmp_path
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["step-000000011", "step-000000013"]
 
 
+def test_steps_between_two_ticks_of_the_clock_are_made(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop.time, "monotonic", lambda: 0.0)
+    Run(tmp_path).fit(2)
+
+
 @pytest.mark.parametrize(("evaluate_steps", "expected"), [(1000, 5), (4, 3)])
 def test_a_checkpoint_comes_before_the_first_evaluation(tmp_path, evaluate_steps, expected):
     """Also if that is the last one: it writes a model, and a model without a checkpoint is not resumed."""
