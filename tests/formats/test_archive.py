@@ -160,25 +160,13 @@ SCALAR, GAMMA = PREFIX + "scalar_mix_0.scalar_parameters.1", PREFIX + "scalar_mi
         (archived(STATE | {SCALAR: torch.ones(0)}), "scalar_parameters.1; 0 numbers"),
         (archived(STATE | {SCALAR: torch.ones(1) + 0j}), "scalar_parameters.1; torch.complex64"),
         (archived(without(STATE, "scalar_parameters.1")), "scalar_mix_0; 2 scalars; 3"),
-        (
-            archived(STATE | {SCALAR + "9" * 5000: torch.ones(1)} | {GAMMA: torch.ones(2)}),
-            "gamma has 2 numbers",
-        ),
+        (archived(STATE | {SCALAR + "9" * 5000: torch.ones(1)} | {GAMMA: torch.ones(2)}), "gamma has 2 numbers"),
         ({**archived(STATE), "config.json": b"{"}, "config.json; JSON"),
-        (
-            {**archived(STATE), "weights.th": as_torch(STATE)[:2000]},
-            "weights.th; damaged",
-        ),
-        (
-            {**archived(STATE), "weights.th": as_torch(STATE, True)[:5000]},
-            "weights.th; damaged",
-        ),
+        ({**archived(STATE), "weights.th": as_torch(STATE)[:2000]}, "weights.th; damaged"),
+        ({**archived(STATE), "weights.th": as_torch(STATE, True)[:5000]}, "weights.th; damaged"),
         ({**archived(STATE), "weights.th": b""}, "weights.th; damaged"),
         (archived(STATE, options_file=b'{"lstm": {"dim": 7}}'), "options_file"),
-        (
-            archived(STATE, options_file=as_json({**OPTIONS, "lstm": {**OPTIONS["lstm"], "dim": 7}})),
-            "shape; (24, 4)",
-        ),
+        (archived(STATE, options_file=as_json({**OPTIONS, "lstm": {**OPTIONS["lstm"], "dim": 7}})), "shape; (24, 4)"),
     ],
     ids=lambda value: "" if isinstance(value, dict) else value[:30],
 )

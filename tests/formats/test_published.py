@@ -125,10 +125,7 @@ def test_table_is_strict(tmp_path, monkeypatch):
     for text, message in (
         (f"[[collection]]\n[[collection.model]]\n{row}files = []\nlicence = 3", "models.toml; unknown; 'licence'"),
         (f"[[collection]]\n[[collection.model]]\n{row}", "missing; 'files'"),
-        (
-            f'[[collection]]\n[[collection.model]]\n{row}files = [{{ name = "x", size = "3" }}]',
-            "files[0].size is '3'",
-        ),
+        (f'[[collection]]\n[[collection.model]]\n{row}files = [{{ name = "x", size = "3" }}]', "files[0].size is '3'"),
     ):
         published.TABLE.write_text(text)
         with refused(*message.split("; ")):

@@ -304,12 +304,7 @@ def test_a_dataset_larger_than_what_is_stored_is_refused(tmp_path, compression):
     [
         ("lstm", "n_layers", 10**9, "options.json n_layers 1000000000"),
         ("char_cnn", "n_highway", 10**9, "options.json n_highway 1000000000"),
-        (
-            "char_cnn",
-            "max_characters_per_token",
-            10**9,
-            "options.json char_cnn.max_characters_per_token 1000000000",
-        ),
+        ("char_cnn", "max_characters_per_token", 10**9, "options.json char_cnn.max_characters_per_token 1000000000"),
         ("lstm", "dim", 10**18, "model.hdf5 shape"),
     ],
 )
@@ -350,15 +345,9 @@ MALFORMED = {
     "a size that is not a number": (changed("lstm", dim=float("nan")), "options.json lstm.dim nan int"),
     "a size below 1": (changed("lstm", projection_dim=0), "options.json projection_dim 0 1"),
     "a clip below 0": (changed("lstm", cell_clip=-3), "options.json cell_clip -3.0 positive"),
-    "filters in no pairs": (
-        changed("char_cnn", filters=[[1, 2, 3]]),
-        "options.json char_cnn.filters[0] 3",
-    ),
+    "filters in no pairs": (changed("char_cnn", filters=[[1, 2, 3]]), "options.json char_cnn.filters[0] 3"),
     "filters that are missing": (changed("char_cnn", filters=None), "options.json char_cnn.filters None list"),
-    "words too short for a filter": (
-        changed("char_cnn", max_characters_per_token=2),
-        "max_characters_per_token 2",
-    ),
+    "words too short for a filter": (changed("char_cnn", max_characters_per_token=2), "max_characters_per_token 2"),
     "an activation of its own": (changed("char_cnn", activation="gelu"), "char_cnn.activation 'gelu'"),
     "weights that are text": ({**FILES, "model.hdf5": b"weights"}, "known model.hdf5 7"),
     "weights that are cut": (
@@ -370,34 +359,19 @@ MALFORMED = {
         "model.hdf5 char_embed int32 floating-point",
     ),
     "weights of text": (stored(char_embed=np.full((261, 3), b"x")), "model.hdf5 char_embed |S1"),
-    "a table of one dimension": (
-        stored(char_embed=np.ones(261, np.float32)),
-        "char_embed (261,) two",
-    ),
+    "a table of one dimension": (stored(char_embed=np.ones(261, np.float32)), "char_embed (261,) two"),
     "too few characters": (stored(char_embed=np.ones((60, 3), np.float32)), "char_embed 60 261"),
     "an array that is missing": (stored(**{"CNN_proj/b_proj": None}), "model.hdf5 CNN_proj/b_proj missing"),
-    "an array too many": (
-        stored(**{"CNN/b_cnn_2": np.ones(3, np.float32)}),
-        "b_cnn_2 (3,)",
-    ),
+    "an array too many": (stored(**{"CNN/b_cnn_2": np.ones(3, np.float32)}), "b_cnn_2 (3,)"),
     "no vocabulary": (words(vocab_txt=None), "vocab.txt model.hdf5 6"),
-    "a vocabulary that is too short": (
-        words(vocab_txt=as_vocabulary(VOCABULARY[:-1])),
-        "vocab.txt 5 model.hdf5 6",
-    ),
-    "a vocabulary without <UNK>": (
-        words(vocab_txt=b"<S>\n</S>\na\nb\nc\nd\n"),
-        "vocab.txt <UNK>",
-    ),
+    "a vocabulary that is too short": (words(vocab_txt=as_vocabulary(VOCABULARY[:-1])), "vocab.txt 5 model.hdf5 6"),
+    "a vocabulary without <UNK>": (words(vocab_txt=b"<S>\n</S>\na\nb\nc\nd\n"), "vocab.txt <UNK>"),
     "a vocabulary in Latin-1": (words(vocab_txt="na\xefve\n".encode("latin-1")), "vocab.txt 1 UTF-8"),
     "a vocabulary that is cut": (
         words(vocab_txt=None, **{"vocab_txt_gz": gzip.compress(WORD_FILES["vocab.txt"])[:-9]}),
         "vocab.txt.gz damaged gzip",
     ),
-    "an array of nothing": (
-        stored(char_embed=h5py.Empty("f4")),
-        "model.hdf5 char_embed embedding",
-    ),
+    "an array of nothing": (stored(char_embed=h5py.Empty("f4")), "model.hdf5 char_embed embedding"),
     "vectors for weights": ({**FILES, "model.hdf5": as_hdf5({"0": np.ones((3, 2, 8))})}, "model.hdf5 weights"),
 }
 

@@ -151,26 +151,14 @@ INDEX, SHARD = f"{CHECKPOINT}.index", f"{CHECKPOINT}.data-00000-of-00001"
     [
         (lambda f: (f / "options.json").unlink(), "options; file"),
         (lambda f: edit(f / "options.json", lstm={"dim": 6}), "options.json; 'projection_dim'"),
-        (
-            lambda f: edit(f / "options.json", lstm={"dim": 7, "projection_dim": 4, "n_layers": 2}),
-            "shape; (8, 24)",
-        ),
-        (
-            lambda f: edit(f / "options.json", lstm={"dim": 6, "projection_dim": 4}),
-            "Cell1/LSTMCell/",
-        ),
+        (lambda f: edit(f / "options.json", lstm={"dim": 7, "projection_dim": 4, "n_layers": 2}), "shape; (8, 24)"),
+        (lambda f: edit(f / "options.json", lstm={"dim": 6, "projection_dim": 4}), "Cell1/LSTMCell/"),
         (lambda f: (f / SHARD).unlink(), "data-00000-of-00001; model.ckpt-3.index"),
         (lambda f: cut(f / SHARD, 3000), "data-00000-of-00001; 3,000 bytes; lm/"),
         (lambda f: flip(f / SHARD, 400), "data-00000-of-00001; lm/; checksum"),
         (lambda f: flip(f / INDEX, 100), "ckpt-3.index; 0; checksum"),
-        (
-            lambda f: flip(f / INDEX, -45),
-            "ckpt-3.index",
-        ),
-        (
-            lambda f: (f / "vocab.txt").write_text("<S>\n</S>\n<UNK>\n"),
-            "vocab.txt; 3 words; table; 10",
-        ),
+        (lambda f: flip(f / INDEX, -45), "ckpt-3.index"),
+        (lambda f: (f / "vocab.txt").write_text("<S>\n</S>\n<UNK>\n"), "vocab.txt; 3 words; table; 10"),
         (lambda f: (f / "vocab.txt").write_text("a\n"), "vocab.txt; <S>"),
     ],
 )
