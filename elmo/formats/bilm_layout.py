@@ -41,7 +41,7 @@ def to_config(options: dict[str, Any], label: str, shapes: Mapping[str, Shape], 
     with errors_of(label, weights):
         if not reads_words:
             return character_config(options, rows + 1, len(shapes))
-        config = from_dict(BiLMConfig, {**_lstm(options), "char_cnn": None, "n_tokens_vocab": rows})
+        config = from_dict(BiLMConfig, {"lstm": _lstm(options), "char_cnn": None, "n_tokens_vocab": rows})
         check_counts(config, len(shapes), REMEDY)
         return config
 
@@ -51,7 +51,7 @@ def character_config(options: dict[str, Any], n_characters: int, arrays: int) ->
 
     Raises KeyError, ConfigError or TypeError.
     """
-    config = from_dict(BiLMConfig, {**_lstm(options), "char_cnn": _char_cnn(options, n_characters)})
+    config = from_dict(BiLMConfig, {"lstm": _lstm(options), "char_cnn": _char_cnn(options, n_characters)})
     check_counts(config, arrays, REMEDY)
     return config
 
@@ -104,14 +104,12 @@ def _lstm(options: dict[str, Any]) -> dict[str, Any]:
     """The values of the LSTMs; the defaults are those of bilm-tf."""
     lstm = _table(options, "lstm")
     return {
-        "lstm": {
-            "dim": lstm["dim"],
-            "projection_dim": lstm["projection_dim"],
-            "n_layers": lstm.get("n_layers", 1),
-            "cell_clip": lstm.get("cell_clip"),
-            "proj_clip": lstm.get("proj_clip"),
-            "use_skip_connections": lstm.get("use_skip_connections") or False,
-        }
+        "dim": lstm["dim"],
+        "projection_dim": lstm["projection_dim"],
+        "n_layers": lstm.get("n_layers", 1),
+        "cell_clip": lstm.get("cell_clip"),
+        "proj_clip": lstm.get("proj_clip"),
+        "use_skip_connections": lstm.get("use_skip_connections") or False,
     }
 
 

@@ -295,9 +295,9 @@ def _readable(label: str) -> Iterator[None]:
     """Turns errors of damaged archives into InputError."""
     try:
         yield
-    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-        if isinstance(error, NotImplementedError):
-            raise InputError(f"{label}: {error}; unpack the archive, and give the folder") from error
+    except NotImplementedError as error:
+        raise InputError(f"{label}: {error}; unpack the archive, and give the folder") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{label}: the archive is damaged or cut off ({reason}); fetch or copy it again") from error
 

@@ -12,7 +12,7 @@ h5py is imported where a file is opened: other formats do not need it.
 import io
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -40,10 +40,9 @@ def read_hdf5(source: SourceFile) -> "Iterator[h5py.File]":
     """Opens a file for reading. Raises InputError if the file is incomplete, also later, inside the block."""
     import h5py
 
-    opened: Any | None = None
     try:
-        opened = None if source.is_on_disk else source.open()
-        with h5py.File(opened or source.path, "r") as file:
+        place = nullcontext(source.path) if source.is_on_disk else source.open()
+        with place as opened, h5py.File(opened, "r") as file:
             yield file
     except InputError:
         raise
@@ -55,9 +54,6 @@ def read_hdf5(source: SourceFile) -> "Iterator[h5py.File]":
         raise InputError(
             f"{source.label}: damaged or incomplete HDF5 file ({source.size:,} bytes: {reason}); fetch or copy it again"
         ) from error
-    finally:
-        if opened is not None:
-            opened.close()
 
 
 def datasets(label: str, file: "h5py.File") -> "dict[str, h5py.Dataset]":

@@ -32,8 +32,7 @@ def read_state_headers(source: SourceFile) -> dict[str, Tensor]:
     found = _read(source, FakeTensorMode())
     stored = {part._cdata: part.nbytes() for part in (tensor.untyped_storage() for tensor in found.values())}
     if sum(stored.values()) > source.size:
-        said = f"{sum(stored.values()):,} bytes of numbers are announced in {source.size:,}"
-        raise InputError(f"{source.label}: damaged or incomplete state dict of torch ({said}); fetch or copy it again")
+        raise _damaged(source, f"{sum(stored.values()):,} bytes of numbers are announced in {source.size:,}")
     return found
 
 
@@ -77,7 +76,10 @@ def _refusal(source: SourceFile, error: Exception) -> InputError:
             f"{source.label}: {asked}, which could run a program; only tensors are loaded: get the weights from where"
             " they were made"
         )
-    reason = str(error).strip().partition("\n")[0][:200] or type(error).__name__
+    return _damaged(source, str(error).strip().partition("\n")[0][:200] or type(error).__name__)
+
+
+def _damaged(source: SourceFile, reason: object) -> InputError:
     return InputError(f"{source.label}: damaged or incomplete state dict of torch ({reason}); fetch or copy it again")
 
 
@@ -89,9 +91,7 @@ def _check_zip(source: SourceFile, file: Any) -> None:
         with zipfile.ZipFile(file) as archive:
             packed = [info for info in archive.infolist() if info.compress_type != zipfile.ZIP_STORED]
     except (zipfile.BadZipFile, NotImplementedError, UnicodeError) as error:
-        raise InputError(
-            f"{source.label}: damaged or incomplete state dict of torch ({error}); fetch or copy it again"
-        ) from error
+        raise _damaged(source, error) from error
     if packed:
         raise InputError(
             f"{source.label}: {packed[0].filename} is compressed ({packed[0].compress_size:,} bytes for"
