@@ -106,7 +106,12 @@ def load(path: Path) -> Model:
     file = _folder(path) / WEIGHTS
     for _ in range(MOST_TRIES):
         before = _version(file)
-        model = _load(path)
+        try:
+            model = _load(path)
+        except (InputError, OSError):
+            if _version(file) == before:
+                raise
+            continue  # some files were those of the old model, the others those of the new one
         if _version(file) == before:
             return model
     raise InputError(f"{path}: is replaced again and again; load a copy of it")
