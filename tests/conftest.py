@@ -24,8 +24,9 @@ torch.set_num_threads(1)  # the workers of pytest-xdist share the cores; and sum
 
 @pytest.fixture(autouse=True)
 def _seed() -> None:
-    """Every test draws the same numbers, whatever ran before it."""
+    """Every test draws the same numbers, and has one thread, whatever ran before it."""
     torch.manual_seed(20180216)
+    torch.set_num_threads(1)
 
 
 @pytest.fixture

@@ -89,6 +89,8 @@ def given_vectors(given: Any) -> Float[np.ndarray, "*A D"] | None:
     """Returns vectors that a caller gives as arrays, tensors, a column or lists of numbers; None if `given` is text."""
     first = given
     while isinstance(first, list | tuple) and len(first):
+        if any(isinstance(each, str) for each in first):
+            return None  # texts, of which the first may be missing, as NaN
         first = first[0]
     is_real = isinstance(first, Real) and not isinstance(first, bool)
     kind = getattr(getattr(first, "dtype", None), "kind", None)  # of an array or a column

@@ -53,6 +53,7 @@ NEITHER = [
 """Neither texts nor sentences, and what is said of it."""
 OF_ITEMS = [
     ([None], "missing"),
+    ([NAN, "a"], "text 0", "missing"),
     (pd.Series([NAN, "a"]), "text 0", "missing"),
     ([["a"], NAN], "1", "missing"),
     (["a", pd.NA], "text 1", "missing"),

@@ -17,7 +17,7 @@ import pytest
 from pyarrow.parquet import ParquetFile
 from refusals import refused
 
-from elmo.embedding import store_hdf5, store_parquet, store_rows
+from elmo.embedding import store_hdf5, store_parquet, store_rows, store_safetensors
 from elmo.embedding.store import read_vectors, write_vectors
 from elmo.errors import InputError
 
@@ -101,6 +101,17 @@ def test_numbers_beyond_float16_are_refused(tmp_path, suffix, size):
     with refused("float16", "float32"):  # noqa: SIM117
         with write_vectors(tmp_path / f"v{suffix}", dtype="float16") as writer:
             writer.append("a b", ["a", "b"], large)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("module", "bound", "suffix"),
+    [(store_parquet, "MOST_NUMBERS", ".parquet"), (store_safetensors, "MOST_HEADER_BYTES", ".safetensors")],
+)
+def test_a_row_beyond_the_bounds_of_its_format_is_refused(tmp_path, monkeypatch, module, bound, suffix):
+    monkeypatch.setattr(module, bound, 100)
+    with refused("row 0", ".hdf5"):
+        written(tmp_path / f"v{suffix}", 1, tokens=9)
     assert not list(tmp_path.iterdir())
 
 

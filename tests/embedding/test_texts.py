@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from command import run_program
 from refusals import refused
 from tiny import CONFIG
 
@@ -89,9 +88,6 @@ def test_a_word_has_its_vector(embedder):
     vectors = embedder.embed(TEXTS[0])
     np.testing.assert_array_equal(vectors.word("play"), vectors[:, 3])
     np.testing.assert_array_equal(vectors.word("They", -1), vectors[:, 5])
-    for absent in (("chess", 1), ("plays", 0)):
-        with pytest.raises(InputError, match="tokens"):
-            vectors.word(*absent)
     with pytest.raises(InputError, match="pool"):
         embedder.embed(TEXTS[0], pool="mean").word("play")
 
@@ -102,8 +98,6 @@ def test_tensors(embedder):
         np.testing.assert_array_equal(array, tensor.numpy())
     assert embedder.embed(TEXTS, pool="mean", to="torch").shape == (3, 3, 8)
     assert embedder.embed(TEXTS[0], "top", to="torch").shape == (9, 8)
-    with pytest.raises(InputError, match="did you mean torch"):
-        embedder.embed(TEXTS, to="torsch")
 
 
 def test_data_frames_have_a_row_per_token_or_text(embedder):
@@ -153,16 +147,11 @@ def test_a_model_of_unknown_text_splits_at_white_space_and_says_so(embedder):
         other.embed(SENTENCES[0])
 
 
-def test_load_shows_all_options_and_names_a_wrong_one():
+def test_load_shows_all_options():
     shown = inspect.signature(elmo.load).parameters
     of_class = set(inspect.signature(Embedder.__init__).parameters) - {"self", "bilm", "text", "vocabulary", "release"}
     assert set(shown) == of_class | {"path", "weights", "unknown"}
     assert {name for name, parameter in shown.items() if parameter.annotation is inspect.Parameter.empty} == set()
-    with refused("did you mean precision"):
-        elmo.load(presision="int8")
-    done = run_program("import elmo; elmo.load(state='warn')")
-    assert "InputError" in done.stderr
-    assert "did you mean warm?" in done.stderr
 
 
 def test_dir_lists_the_public_names():

@@ -1,7 +1,5 @@
 """A number has the same sigmoid anywhere in a tensor, and a sentence the same vectors, with any number of threads."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import torch
@@ -17,15 +15,13 @@ THREADS = (1, 2, 3, 6, 7, 16)
 
 
 @pytest.fixture(params=THREADS)
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    before = torch.get_num_threads()
+def _threads(request: pytest.FixtureRequest) -> None:
     torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
 
 
+@pytest.mark.usefixtures("_threads")
 @pytest.mark.parametrize("width", [1, 24, 33, 100, 4096])
-def test_a_row_has_the_same_sigmoids_in_a_table_of_any_height(threads: int, width: int) -> None:
+def test_a_row_has_the_same_sigmoids_in_a_table_of_any_height(width: int) -> None:
     row = torch.randn(width, generator=torch.Generator().manual_seed(width))
     alone = sigmoid_(row.clone())
     assert torch.allclose(alone, torch.sigmoid(row), rtol=1e-6)
@@ -35,8 +31,9 @@ def test_a_row_has_the_same_sigmoids_in_a_table_of_any_height(threads: int, widt
         assert torch.equal(table, alone.expand_as(table)), height
 
 
+@pytest.mark.usefixtures("_threads")
 @pytest.mark.parametrize("filters", [((1, 8), (2, 8), (3, 8)), ((1, 4), (2, 5))])
-def test_a_sentence_has_the_same_vectors_in_a_batch_of_any_size(threads: int, filters: tuple) -> None:
+def test_a_sentence_has_the_same_vectors_in_a_batch_of_any_size(filters: tuple) -> None:
     cnn = CharCnnConfig(embedding_dim=16, filters=filters, n_highway=1)
     config = BiLMConfig(LstmConfig(dim=512, projection_dim=16, n_layers=2), cnn)
     embedder = elmo.Embedder(tiny_model(config).bilm())

@@ -104,13 +104,8 @@ def test_a_sentences_vectors_depend_on_nothing_else(threads):
     sentences = [[f"word{number}" for number in range(length)] for length in (9, 2, 30, 1, *range(1, 40))]
     embedder = Embedder(model(), device="cpu", precision="int8-weights")
     alone = [embedder.embed([sentence])[0] for sentence in sentences]
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(threads)
-        together = embedder.embed(sentences)
-    finally:
-        torch.set_num_threads(before)
-    for seen, expected in zip(together, alone, strict=True):
+    torch.set_num_threads(threads)
+    for seen, expected in zip(embedder.embed(sentences), alone, strict=True):
         assert (seen == expected).all()
 
 

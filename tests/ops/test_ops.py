@@ -64,16 +64,12 @@ def test_lstm_gradient_is_that_of_finite_differences() -> None:
 
 def test_directions_in_parallel_give_the_same_as_one_after_the_other() -> None:
     layer, arguments = lstm_case(True, True, True, True)
-    threads = torch.get_num_threads()
     results = []
-    try:
-        for n in (1, 2):
-            torch.set_num_threads(n)
-            with torch.no_grad():
-                results.append(layer(*arguments))
-            assert torch.get_num_threads() == n
-    finally:
-        torch.set_num_threads(threads)
+    for n in (1, 2):
+        torch.set_num_threads(n)
+        with torch.no_grad():
+            results.append(layer(*arguments))
+        assert torch.get_num_threads() == n
     for one, two in zip(*results, strict=True):
         assert torch.equal(one, two)
 
