@@ -1,17 +1,14 @@
 """`ElmoEmbeddings` in Flair's own sentences, taggers and trainer."""
 
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from refusals import ADAPTER_OPTIONS, refused
-from tiny import tiny_model
 
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.formats import native
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
@@ -27,13 +24,6 @@ with warnings.catch_warnings():  # Flair's own, of other packages
     from elmo.integrations.flair import ElmoEmbeddings
 
 TEXTS = [["the", "cat", "sat"], ["dogs"], ["a", "very", "long", "walk", "home"], ["the", "end"], ["cat"]]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("model") / "model"
-    native.save(tiny_model(), folder)
-    return folder
 
 
 def embedded(embeddings) -> list[np.ndarray]:

@@ -13,7 +13,6 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss
 from sentence_transformers.sentence_transformer.modules import Pooling
-from tiny import tiny_model
 
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
@@ -22,13 +21,6 @@ from elmo.integrations.sentence_transformers import Elmo
 
 TEXTS = ["the cat sat", "dogs", "a very long walk home", "the end", "cat"]
 PAIRS = {"one": TEXTS, "other": ["a dog ran", "dogs", "home", "a start", "dog"], "score": [0.9, 1.0, 0.3, 0.1, 0.8]}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("model") / "model"
-    native.save(tiny_model(), folder)
-    return folder
 
 
 def sentence_model(*arguments, **options) -> SentenceTransformer:

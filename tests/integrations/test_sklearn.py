@@ -3,7 +3,6 @@
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,34 +25,27 @@ TEXTS = [["the", "cat", "sat"], ["dogs"], ["a", "very", "long", "walk", "home"],
 LABELS = [0, 1, 0, 1, 1, 0]
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("model") / "model"
-    native.save(tiny_model(), folder)
-    return folder
-
-
 @pytest.mark.parametrize("pool", ["mean", "max", "sum"])
 @pytest.mark.parametrize("layers", ["average", "sum", "top", "concat", 0, 1, [0.2, 0.3, 0.5]])
-def test_rows_are_the_vectors_of_the_embedder(model, layers, pool):
-    expected = Embedder.load(model, device="cpu").embed(TEXTS, layers, pool)
-    seen = ElmoVectorizer(model, layers=layers, pool=pool, device="cpu").fit_transform(TEXTS)
+def test_rows_are_the_vectors_of_the_embedder(folder, layers, pool):
+    expected = Embedder.load(folder, device="cpu").embed(TEXTS, layers, pool)
+    seen = ElmoVectorizer(folder, layers=layers, pool=pool, device="cpu").fit_transform(TEXTS)
     assert seen.dtype == np.float32
     np.testing.assert_allclose(seen, np.stack(expected), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("pool", ["mean", "max"])
-def test_weights_may_be_an_array(model, pool):
+def test_weights_may_be_an_array(folder, pool):
     weights = np.array([0.2, 0.3, 0.5])
     seen, expected = (
-        ElmoVectorizer(model, layers=layers, pool=pool, device="cpu").fit_transform(TEXTS)
+        ElmoVectorizer(folder, layers=layers, pool=pool, device="cpu").fit_transform(TEXTS)
         for layers in (weights, weights.tolist())
     )
     np.testing.assert_array_equal(seen, expected)
 
 
-def test_a_generator_of_texts_is_read_once(model):
-    vectorizer = ElmoVectorizer(model, device="cpu")
+def test_a_generator_of_texts_is_read_once(folder):
+    vectorizer = ElmoVectorizer(folder, device="cpu")
     expected = vectorizer.fit_transform(TEXTS)
     np.testing.assert_array_equal(vectorizer.fit_transform(text for text in TEXTS), expected)
     np.testing.assert_array_equal(vectorizer.transform(text for text in TEXTS), expected)
@@ -61,13 +53,13 @@ def test_a_generator_of_texts_is_read_once(model):
     assert list(frame.index) == list(range(5, 11))
 
 
-def test_an_array_of_strings_is_read(model):
+def test_an_array_of_strings_is_read(folder):
     texts = ["the cat sat", "dogs"]
-    vectorizer = ElmoVectorizer(model, device="cpu").fit(texts)
+    vectorizer = ElmoVectorizer(folder, device="cpu").fit(texts)
     np.testing.assert_array_equal(vectorizer.transform(np.array(texts)), vectorizer.transform(texts))
 
 
-def test_a_search_over_layers_reads_each_text_once(model, tmp_path, monkeypatch):
+def test_a_search_over_layers_reads_each_text_once(folder, tmp_path, monkeypatch):
     read = []
     embed_stream = Embedder.embed_stream
 
@@ -76,7 +68,7 @@ def test_a_search_over_layers_reads_each_text_once(model, tmp_path, monkeypatch)
         return embed_stream(self, sentences, *arguments)
 
     monkeypatch.setattr(Embedder, "embed_stream", counted)
-    pipeline = make_pipeline(ElmoVectorizer(model, device="cpu", memory=str(tmp_path)), LogisticRegression())
+    pipeline = make_pipeline(ElmoVectorizer(folder, device="cpu", memory=str(tmp_path)), LogisticRegression())
     search = GridSearchCV(pipeline, {"elmovectorizer__layers": ["average", "top", 0, [1.0, 0.0, 0.0]]}, cv=2)
     search.fit(TEXTS, LABELS)
     assert len(search.cv_results_["params"]) == 4
@@ -85,15 +77,15 @@ def test_a_search_over_layers_reads_each_text_once(model, tmp_path, monkeypatch)
     assert scores[2] == scores[3], "layer 0 is the weight of layer 0 alone"
 
 
-def test_jobs_load_the_model_in_each_process(model):
-    pipeline = make_pipeline(ElmoVectorizer(model, device="cpu"), LogisticRegression())
+def test_jobs_load_the_model_in_each_process(folder):
+    pipeline = make_pipeline(ElmoVectorizer(folder, device="cpu"), LogisticRegression())
     found = GridSearchCV(pipeline, {"elmovectorizer__layers": ["average", 1]}, cv=2, n_jobs=2).fit(TEXTS, LABELS)
     alone = GridSearchCV(pipeline, {"elmovectorizer__layers": ["average", 1]}, cv=2).fit(TEXTS, LABELS)
     np.testing.assert_array_equal(found.cv_results_["mean_test_score"], alone.cv_results_["mean_test_score"])
 
 
-def test_a_copy_gives_the_same_and_holds_no_model(model):
-    fitted = ElmoVectorizer(model, layers="top", device="cpu").fit(TEXTS)
+def test_a_copy_gives_the_same_and_holds_no_model(folder):
+    fitted = ElmoVectorizer(folder, layers="top", device="cpu").fit(TEXTS)
     expected = fitted.transform(TEXTS)
     stored = pickle.dumps(fitted)
     assert len(stored) < 2000
@@ -102,9 +94,9 @@ def test_a_copy_gives_the_same_and_holds_no_model(model):
     assert copy.get_params() == fitted.get_params()
 
 
-def test_another_model_is_loaded_when_the_parameter_changes(model, tmp_path):
+def test_another_model_is_loaded_when_the_parameter_changes(folder, tmp_path):
     native.save(tiny_model(seed=7), tmp_path / "other")
-    vectorizer = ElmoVectorizer(model, device="cpu").fit(TEXTS)
+    vectorizer = ElmoVectorizer(folder, device="cpu").fit(TEXTS)
     before = vectorizer.transform(TEXTS)
     after = vectorizer.set_params(model=tmp_path / "other").fit_transform(TEXTS)
     assert not np.allclose(before, after)
@@ -114,14 +106,14 @@ def test_another_model_is_loaded_when_the_parameter_changes(model, tmp_path):
     ("change", "said"),
     [({"layers": 7}, "layers is 7"), ({"layers": "all"}, "'concat'"), ({"pool": None}, "pool is None")],
 )
-def test_choices_that_change_after_fit_are_checked_again(model, change, said):
-    fitted = ElmoVectorizer(model, device="cpu").fit(TEXTS)
+def test_choices_that_change_after_fit_are_checked_again(folder, change, said):
+    fitted = ElmoVectorizer(folder, device="cpu").fit(TEXTS)
     with refused(*said.split("; ")):
         fitted.set_params(**change).transform(TEXTS)
 
 
-def test_names_of_columns(model):
-    frame = ElmoVectorizer(model, device="cpu").set_output(transform="pandas").fit_transform(TEXTS)
+def test_names_of_columns(folder):
+    frame = ElmoVectorizer(folder, device="cpu").set_output(transform="pandas").fit_transform(TEXTS)
     assert list(frame.columns[:2]) == ["elmovectorizer0", "elmovectorizer1"]
 
 
@@ -135,17 +127,17 @@ def test_names_of_columns(model):
         ([["a"]], {"layers": "all"}, "'concat'"),
     ],
 )
-def test_what_cannot_be_used_is_a_value_error_of_one_line(model, texts, options, message):
+def test_what_cannot_be_used_is_a_value_error_of_one_line(folder, texts, options, message):
     with refused(*message.split("; "), error=ValueError) as caught:
-        ElmoVectorizer(model, device="cpu", **options).fit(texts)
+        ElmoVectorizer(folder, device="cpu", **options).fit(texts)
     assert isinstance(caught.value, InputError)
 
 
 @pytest.mark.parametrize(("name", "value"), [("pool", "median"), ("pool", None), ("precision", "int3")])
-def test_choices_are_checked_without_the_type_checks_of_these_tests(model, name, value):
+def test_choices_are_checked_without_the_type_checks_of_these_tests(folder, name, value):
     program = (
         "from elmo.integrations.sklearn import ElmoVectorizer\n"
-        f"ElmoVectorizer({str(model)!r}, device='cpu', {name}={value!r}).fit([['a']])"
+        f"ElmoVectorizer({str(folder)!r}, device='cpu', {name}={value!r}).fit([['a']])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     last = done.stderr.splitlines()[-1]

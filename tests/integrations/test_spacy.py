@@ -15,7 +15,7 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 from spacy.util import fix_random_seed, load_model_from_config, registry
 from thinc.api import Config
-from tiny import DIM, LAYERS, tiny_model
+from tiny import DIM, LAYERS
 
 from elmo import formats
 from elmo.embedding.embedder import Embedder
@@ -24,13 +24,6 @@ from elmo.formats import native
 
 TEXTS = ["the cat sat", "dogs", "a  very long\twalk home", "", "  "]
 TOKENS = [["the", "cat", "sat"], ["dogs"], ["a", "very", "long", "walk", "home"], [], []]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("model") / "model"
-    native.save(tiny_model(), folder)
-    return folder
 
 
 def blank(folder: Path, **settings) -> spacy.language.Language:

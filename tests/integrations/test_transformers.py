@@ -51,17 +51,13 @@ def word_model() -> Model:
 
 
 @pytest.fixture(scope="module", params=["characters", "words"])
-def folder(request, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("model") / "model"
-    native.save(tiny_model() if request.param == "characters" else word_model(), folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def characters(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("characters") / "model"
-    native.save(tiny_model(), folder)
-    return folder
+def either(request, folder, tmp_path_factory) -> Path:
+    """A model that reads characters, then one that reads words."""
+    if request.param == "characters":
+        return folder
+    words = tmp_path_factory.mktemp("words") / "model"
+    native.save(word_model(), words)
+    return words
 
 
 def hidden_states(model, tokenizer) -> list[np.ndarray]:
@@ -78,21 +74,21 @@ def hidden_states(model, tokenizer) -> list[np.ndarray]:
 # The model
 
 
-def test_a_native_folder_opens_and_gives_the_vectors_of_the_embedder(folder):
-    assert isinstance(AutoConfig.from_pretrained(folder), ElmoConfig)
-    model, tokenizer = AutoModel.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+def test_a_native_folder_opens_and_gives_the_vectors_of_the_embedder(either):
+    assert isinstance(AutoConfig.from_pretrained(either), ElmoConfig)
+    model, tokenizer = AutoModel.from_pretrained(either), AutoTokenizer.from_pretrained(either)
     assert isinstance(model, ElmoModel)
     assert isinstance(tokenizer, ElmoTokenizer)
     assert (model.config.hidden_size, model.config.num_hidden_layers) == (DIM, LAYERS - 1)
-    expected = Embedder.load(folder, device="cpu").embed(SENTENCES)
+    expected = Embedder.load(either, device="cpu").embed(SENTENCES)
     for seen, rows in zip(hidden_states(model, tokenizer), expected, strict=True):
         np.testing.assert_allclose(seen, rows, rtol=0, atol=1e-6)
 
 
-def test_what_is_saved_is_the_same_bit_for_bit_here_and_for_elmo(folder, tmp_path):
-    AutoModel.from_pretrained(folder).save_pretrained(tmp_path / "saved")
-    AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / "saved")
-    original, again = native.load(folder), formats.load(tmp_path / "saved")
+def test_what_is_saved_is_the_same_bit_for_bit_here_and_for_elmo(either, tmp_path):
+    AutoModel.from_pretrained(either).save_pretrained(tmp_path / "saved")
+    AutoTokenizer.from_pretrained(either).save_pretrained(tmp_path / "saved")
+    original, again = native.load(either), formats.load(tmp_path / "saved")
     assert again.config == original.config
     assert again.inputs == original.inputs
     assert again.weights.keys() == original.weights.keys()
@@ -145,9 +141,9 @@ def tiny_model_of(config: BiLMConfig) -> Model:
     return Model(config, {name: torch.randn_like(weight) * 0.5 for name, weight in BiLM(config).state_dict().items()})
 
 
-def test_the_pipeline_of_features(characters):
-    extract = pipeline("feature-extraction", model=str(characters), device="cpu")
-    expected = Embedder.load(characters, device="cpu").embed(SENTENCES, "top")
+def test_the_pipeline_of_features(folder):
+    extract = pipeline("feature-extraction", model=str(folder), device="cpu")
+    expected = Embedder.load(folder, device="cpu").embed(SENTENCES, "top")
     for options in ({}, {"batch_size": 2}):
         for seen, rows in zip(extract(TEXTS, **options), expected, strict=True):
             np.testing.assert_allclose(np.array(seen)[0, 1 : len(rows) + 1], rows, rtol=0, atol=1e-6)
@@ -181,8 +177,8 @@ def test_a_text_is_cut_at_the_end_of_a_sentence_or_within_it(tmp_path):
         assert cut.tokens() == [*whole[: len(cut.tokens()) - 1], "</S>"]
 
 
-def test_padding_cutting_and_lists_as_in_transformers(characters):
-    tokenizer = AutoTokenizer.from_pretrained(characters)
+def test_padding_cutting_and_lists_as_in_transformers(folder):
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     longest = tokenizer(TEXTS, padding=True, return_tensors="np")
     assert longest["input_ids"].shape == (5, 7, 50)
     assert longest["attention_mask"].sum(axis=1).tolist() == [5, 3, 7, 2, 4]
@@ -199,8 +195,8 @@ def test_padding_cutting_and_lists_as_in_transformers(characters):
         tokenizer(TEXTS, return_tensors="pt")
 
 
-def test_the_other_encoders_give_the_ids_of_the_call(characters):
-    tokenizer = AutoTokenizer.from_pretrained(characters)
+def test_the_other_encoders_give_the_ids_of_the_call(folder):
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     one, several = tokenizer(TEXTS[0]), tokenizer(TEXTS)
     assert tokenizer.encode(TEXTS[0]) == tokenizer.encode(SENTENCES[0]) == one["input_ids"]
     assert dict(tokenizer.encode_plus(TEXTS[0], None, True)) == dict(tokenizer.encode_plus(SENTENCES[0])) == dict(one)
@@ -215,8 +211,8 @@ def test_the_other_encoders_give_the_ids_of_the_call(characters):
             encode("a", "b")
 
 
-def test_a_word_has_no_id(characters):
-    tokenizer = AutoTokenizer.from_pretrained(characters)
+def test_a_word_has_no_id(folder):
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     assert tokenizer.convert_tokens_to_ids("<PAD>") == tokenizer.pad_token_id == 0
     for words in ("She", ["She", "wrote"]):
         with refused("'She'", "characters"):
@@ -236,9 +232,9 @@ def corpus(tokenizer) -> Dataset:
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-def test_a_tagger_is_trained_saved_and_loaded(characters, tmp_path, frozen):
-    tokenizer = AutoTokenizer.from_pretrained(characters)
-    tagger = AutoModelForTokenClassification.from_pretrained(characters, num_labels=2, frozen=frozen, dropout=0.0)
+def test_a_tagger_is_trained_saved_and_loaded(folder, tmp_path, frozen):
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tagger = AutoModelForTokenClassification.from_pretrained(folder, num_labels=2, frozen=frozen, dropout=0.0)
     assert not tagger.mix.scalars.any()
     assert tagger.mix.gamma == 1
     arguments = TrainingArguments(
@@ -274,16 +270,16 @@ def test_a_tagger_is_trained_saved_and_loaded(characters, tmp_path, frozen):
     assert torch.equal(again.eval()(**batch).logits, tagger.eval()(**batch).logits)
 
     stored = formats.load(tmp_path / "saved")
-    kept = native.load(characters).weights
+    kept = native.load(folder).weights
     assert all(torch.equal(weight, kept[name]) for name, weight in stored.weights.items()) is frozen
     expected = (tagger.mix.gamma * tagger.mix.weights()).tolist()
     np.testing.assert_allclose(stored.mixes[0].weights, expected, rtol=1e-6)
     assert isinstance(AutoModel.from_pretrained(tmp_path / "saved"), ElmoModel)
 
 
-def test_the_loss_is_that_of_the_labels_that_count(characters):
-    tagger = ElmoForTokenClassification.from_pretrained(characters, num_labels=3).eval()
-    batch = AutoTokenizer.from_pretrained(characters)(TEXTS[:2], padding=True, return_tensors="pt")
+def test_the_loss_is_that_of_the_labels_that_count(folder):
+    tagger = ElmoForTokenClassification.from_pretrained(folder, num_labels=3).eval()
+    batch = AutoTokenizer.from_pretrained(folder)(TEXTS[:2], padding=True, return_tensors="pt")
     labels = torch.full((2, 5), -100)
     labels[0, 1], labels[1, 1] = 2, 0
     output = tagger(**batch, labels=labels)
@@ -316,10 +312,10 @@ def first_step(folder: Path, output: Path, batch: int, accumulated: int) -> tupl
 
 
 @pytest.mark.parametrize(("batch", "accumulated"), [(4, 2), (1, 8)])
-def test_accumulated_gradients_are_those_of_one_batch(characters, tmp_path, batch, accumulated):
+def test_accumulated_gradients_are_those_of_one_batch(folder, tmp_path, batch, accumulated):
     """Sentences have different numbers of labels, so a mean of the batches' means would differ."""
-    expected = first_step(characters, tmp_path, 8, 1)
-    assert first_step(characters, tmp_path, batch, accumulated) == pytest.approx(expected, rel=1e-3)
+    expected = first_step(folder, tmp_path, 8, 1)
+    assert first_step(folder, tmp_path, batch, accumulated) == pytest.approx(expected, rel=1e-3)
 
 
 # What cannot be used
@@ -351,9 +347,9 @@ def test_accumulated_gradients_are_those_of_one_batch(characters, tmp_path, batc
         ("a", {"return_overflowing_tokens": True}, "return_overflowing_tokens"),
     ],
 )
-def test_what_is_no_text_is_a_value_error_of_one_line(characters, text, options, said):
+def test_what_is_no_text_is_a_value_error_of_one_line(folder, text, options, said):
     with refused(*said.split("; "), error=ValueError) as caught:
-        AutoTokenizer.from_pretrained(characters)(text, **options)
+        AutoTokenizer.from_pretrained(folder)(text, **options)
     assert isinstance(caught.value, InputError)
 
 
@@ -364,8 +360,8 @@ def test_half_of_a_surrogate_pair_is_refused(tmp_path):
         AutoTokenizer.from_pretrained(tmp_path / "english")("ab\ud83dcd e")
 
 
-def test_texts_and_words_of_numpy_and_pandas(characters):
-    tokenizer = AutoTokenizer.from_pretrained(characters)
+def test_texts_and_words_of_numpy_and_pandas(folder):
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     expected = dict(tokenizer(TEXTS))
     for texts in (np.array(TEXTS), list(np.array(TEXTS)), tuple(TEXTS), pandas.Series(TEXTS)):
         assert dict(tokenizer(texts)) == expected
@@ -377,37 +373,37 @@ def test_texts_and_words_of_numpy_and_pandas(characters):
 
 
 @pytest.mark.parametrize("name", ["padding_side", "truncation_side"])
-def test_only_the_right_side_is_padded_or_cut(characters, name):
-    tokenizer = AutoTokenizer.from_pretrained(characters, **{name: "left"})
-    encoded = [AutoTokenizer.from_pretrained(characters)(text) for text in TEXTS]
+def test_only_the_right_side_is_padded_or_cut(folder, name):
+    tokenizer = AutoTokenizer.from_pretrained(folder, **{name: "left"})
+    encoded = [AutoTokenizer.from_pretrained(folder)(text) for text in TEXTS]
     for call in (lambda: tokenizer(TEXTS, padding=True), lambda: tokenizer.pad(encoded)):
         with refused(name, "'left'", "'right'", error=ValueError) as caught:
             call()
         assert isinstance(caught.value, InputError)
 
 
-def test_padding_before_a_sentence_is_refused(characters):
-    ids = AutoTokenizer.from_pretrained(characters)(TEXTS, padding=True, return_tensors="pt")["input_ids"]
+def test_padding_before_a_sentence_is_refused(folder):
+    ids = AutoTokenizer.from_pretrained(folder)(TEXTS, padding=True, return_tensors="pt")["input_ids"]
     with refused("padding"):
-        AutoModel.from_pretrained(characters)(ids.flip(1))
+        AutoModel.from_pretrained(folder)(ids.flip(1))
 
 
-def test_ids_of_another_tokenizer_are_refused(characters):
-    model = AutoModel.from_pretrained(characters)
+def test_ids_of_another_tokenizer_are_refused(folder):
+    model = AutoModel.from_pretrained(folder)
     with refused("(1, 3)", "(B, T, 50)", error=ValueError):
         model(torch.ones(1, 3, dtype=torch.long))
 
 
-def test_missing_weights_are_refused(characters, tmp_path):
-    model = AutoModel.from_pretrained(characters)
+def test_missing_weights_are_refused(folder, tmp_path):
+    model = AutoModel.from_pretrained(folder)
     kept = {name: weight for name, weight in model.state_dict().items() if "layers.1" not in name}
     model.save_pretrained(tmp_path / "damaged", state_dict=kept)
     with refused("bilm.layers.1.", "copy"):
         AutoModel.from_pretrained(tmp_path / "damaged")
 
 
-def test_keys_of_a_stranger_are_refused_unless_transformers_wrote_them(characters, tmp_path):
-    AutoModel.from_pretrained(characters).save_pretrained(tmp_path / "saved")
+def test_keys_of_a_stranger_are_refused_unless_transformers_wrote_them(folder, tmp_path):
+    AutoModel.from_pretrained(folder).save_pretrained(tmp_path / "saved")
     file = tmp_path / "saved" / "config.json"
     values = json.loads(file.read_text(encoding="utf-8"))
     assert values["transformers_version"] == transformers.__version__

@@ -1,0 +1,17 @@
+"""What the tests of several integrations share. Nothing of elmo is imported here before a fixture needs it."""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small model in the native format."""
+    from tiny import tiny_model
+
+    from elmo.formats import native
+
+    folder = tmp_path_factory.mktemp("model") / "model"
+    native.save(tiny_model(), folder)
+    return folder
