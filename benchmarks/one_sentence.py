@@ -9,7 +9,6 @@ four sentences side by side, and for 96 sentences of 24 tokens, whose words are 
 
 import argparse
 import time
-from pathlib import Path
 
 import torch
 
@@ -29,7 +28,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     clock = time.thread_time if arguments.threads == 1 else time.perf_counter
-    words = [line.split() for line in Path(str(DEMO_TEXT)).read_text(encoding="utf-8").splitlines()]
+    words = [line.split() for line in DEMO_TEXT.read_text(encoding="utf-8").splitlines()]
     alone, four, many = cut_runs(words, 20, 8), cut_runs(words, 20, 4), cut_runs(words, 24, 96)
     ways = WAYS + [("int8-weights", library) for library in find_support("int8-weights").libraries]
     embedders = [Embedder.load(arguments.model, device="cpu", precision=p, library=one) for p, one in ways]

@@ -7,16 +7,14 @@ nearest neighbour has their sense (`elmo probe senses`).
 """
 
 import argparse
-import itertools
-from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 
 import elmo
+from elmo.bench.job import first_sentences
 from elmo.search import senses
-from elmo.text.corpus import file_paragraphs
 from elmo.text.tokenizer import TextConfig, Tokenizer
 
 
@@ -26,7 +24,7 @@ def main() -> None:
     parser.add_argument("--text", type=Path, required=True)
     parser.add_argument("--tokens", type=int, default=20_000)
     arguments = parser.parse_args()
-    sentences = list(up_to(arguments.tokens, arguments.text))
+    sentences = first_sentences(arguments.text, Tokenizer(TextConfig()), arguments.tokens)
     occurrences = senses.read_occurrences(Path(str(files("elmo") / "assets/senses.tsv")))
     exact: list[np.ndarray] = []
     print(
@@ -44,17 +42,6 @@ def main() -> None:
                 f"| {precision} | {layer} | {cosines.min():.6f} | {cosines.mean():.6f} |"
                 f" {np.abs(seen - true).max():.4f} | {100 * scores[layer]:.1f} % |"
             )
-
-
-def up_to(tokens: int, path: Path) -> Iterator[list[str]]:
-    """Yields the first sentences of a text that hold `tokens` tokens."""
-    tokenizer = Tokenizer(TextConfig())
-    lines = (line for line, _ in file_paragraphs(path))
-    for sentence in itertools.chain.from_iterable(map(tokenizer.sentences, lines)):
-        if tokens <= 0:
-            return
-        tokens -= len(sentence)
-        yield sentence
 
 
 if __name__ == "__main__":

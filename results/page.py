@@ -84,13 +84,9 @@ def document() -> Document:
 
 
 def _first(name: str) -> tuple[str, dict[str, Run]]:
-    """Returns the first model that has a table, and the table."""
-    return next((model, found) for model in MODELS if (found := tables.read(f"{model}/{name}")))
-
-
-def _by_state(name: str) -> list[Run]:
-    """Returns the runs of a probe, the one with the usual LSTM state first."""
-    return [run for _, run in sorted(_first(name)[1].items(), key=lambda item: item[0] != "reset")]
+    """Returns the first model that has a table, and the table; its run with the usual LSTM state comes first."""
+    model, found = next((model, found) for model in MODELS if (found := tables.read(f"{model}/{name}")))
+    return model, dict(sorted(found.items(), key=lambda item: item[0] != "reset"))
 
 
 def _compared() -> dict[str, tuple[str, Comparison]]:
@@ -143,11 +139,11 @@ def _short(each: Comparison, arm: Arm) -> str:
 def _claims() -> Iterator[Block]:
     compared = _compared()
     found = [claim for row, (_, each) in compared.items() for claim in claims.of_task(TITLES.get(row, row), each)]
-    for run in _by_state("wsd"):
+    for run in _first("wsd")[1].values():
         found += claims.of_senses(run)
     for run in _first("pos")[1].values():
         found += claims.of_tags(run)
-    for run in _by_state("neighbors"):
+    for run in _first("neighbors")[1].values():
         found += claims.of_neighbors(run)
     found += claims.of_ablations(_ablation_rows())
     found += claims.of_efficiency(_first("efficiency")[1]["efficiency"]["rows"])
@@ -248,7 +244,7 @@ def _efficiency() -> Iterator[Block]:
 def _senses() -> Iterator[Block]:
     model, runs = _first("wsd")
     rows = []
-    for state, run in sorted(runs.items(), key=lambda item: item[0] != "reset"):
+    for state, run in runs.items():
         for row in run["rows"]:
             others = f"{row['others']:.2f}" if "others" in row else ""
             tests = [f"{score:.2f}" for score in row["f1"].values()]
@@ -275,19 +271,17 @@ def _tags() -> Iterator[Block]:
 
 def _uses() -> Iterator[Block]:
     model, runs = _first("senses")
-    ordered = sorted(runs, key=lambda name: name != "reset")
-    rows = zip(*(runs[name]["rows"] for name in ordered), strict=True)
+    rows = zip(*(run["rows"] for run in runs.values()), strict=True)
     cells = [(str(row[0]["layer"]), *(f"{100 * each['accuracy']:.2f}" for each in row)) for row in rows]
     yield Text(f"How often the nearest use of a word has the same sense (elmo probe senses, {model}), by LSTM state.")
-    yield table(("layer", *ordered), cells)
+    yield table(("layer", *runs), cells)
 
 
 def _neighbors() -> Iterator[Block]:
     model, runs = _first("neighbors")
-    run = runs["reset"] if "reset" in runs else next(iter(runs.values()))
     rows = [
         (row["query"], row["layer"], f"{row['rank']:,}", row["neighbor"], "yes" if row["published"] else "")
-        for row in run["rows"]
+        for row in next(iter(runs.values()))["rows"]
         if row["layer"].isdecimal() and (row["rank"] == 1 or row["published"])
     ]
     yield table(("query", "layer", "rank", f"nearest by {model}", "in the paper"), rows, groups=True)
