@@ -7,9 +7,8 @@
 - `static_neighbors` finds the nearest words by static vectors, which know no context, for comparison.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import islice
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from elmo.embedding.embedder import Embedder
 from elmo.embedding.pooling import unit_vectors
 from elmo.embedding.texts import SplitText
 from elmo.errors import InputError, check_whole, did_you_mean, shown
+from elmo.text.batching import in_parts
 from elmo.text.given import check_outer, check_sentence
 from elmo.text.records import Place, TextRecord, as_records
 from elmo.text.tokenizer import Tokenizer, split_at_spaces
@@ -129,7 +129,9 @@ def search(
     sought = query_vectors(embedder, queries, layers)
     words = {sentence[index] for sentence, index in queries} if same_word else None
     best = [[QueryResult([], 0) for _ in queries] for _ in layers]
-    for chunk in _chunks(enumerate(as_records(sentences)), words):
+    numbered = enumerate(as_records(sentences))
+    wanted = (pair for pair in numbered if (pair[1].tokens if words is None else words.intersection(pair[1].tokens)))
+    for chunk in in_parts(wanted, CHUNK, lambda _: 1):
         embedded = embedder.embed([record.tokens for _, record in chunk], layers="all")
         places = [
             (number, t, tokens, record)
@@ -182,7 +184,7 @@ def static_neighbors(path: Path, word: str, k: int = 5) -> list[StaticNeighbor]:
     target = unit_vectors(spelled[found][None])[0]
     best: list[StaticNeighbor] = []
     others = (entry for entry in read_entries(path) if entry[0] != found)
-    while chunk := list(islice(others, STATIC_CHUNK)):
+    for chunk in in_parts(others, STATIC_CHUNK, lambda _: 1):
         similarities = unit_vectors(np.stack([vector for _, vector in chunk])) @ target
         best += [StaticNeighbor(float(similarities[i]), chunk[i][0]) for i in np.argsort(-similarities)[:k]]
         best = sorted(best, key=lambda neighbor: (-neighbor.similarity, neighbor.word))[:k]
@@ -250,12 +252,3 @@ def even_places(count: int, most: int) -> list[int]:
 def mark_token(sentence: Sequence[str], index: int) -> str:
     """Returns the sentence, with one of its tokens in brackets."""
     return " ".join(f"[{token}]" if place == index else token for place, token in enumerate(sentence))
-
-
-def _chunks(
-    numbered: Iterator[tuple[int, TextRecord]], words: set[str] | None
-) -> Iterator[list[tuple[int, TextRecord]]]:
-    """Yields up to `CHUNK` numbered sentences at a time: those with one of `words`, or all non-empty ones."""
-    wanted = (pair for pair in numbered if (pair[1].tokens if words is None else words.intersection(pair[1].tokens)))
-    while chunk := list(islice(wanted, CHUNK)):
-        yield chunk

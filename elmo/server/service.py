@@ -296,26 +296,23 @@ class _Growing:
     """The tokens of a text while they are found, at most `most` of them with `cut`, and where its sentences end."""
 
     def __init__(self, most: int, cut: Cut | None) -> None:
-        self._most, self._keeps_end = most, cut is not None and cut.lower() == "left"
-        self._is_cut = cut is not None
+        self._most, self._cut = most, cut and cut.lower()
         self.tokens: list[str] = []
         self._ends: list[int] = []
 
     @property
     def is_full(self) -> bool:
         """Whether the rest of the text would be cut off."""
-        return self._is_cut and not self._keeps_end and len(self.tokens) == self._most
+        return self._cut == "right" and len(self.tokens) == self._most
 
     def add(self, tokens: Sequence[str]) -> None:
         """Adds tokens of a sentence that has not ended."""
         self.tokens += tokens
         surplus = len(self.tokens) - self._most
-        if not self._is_cut or surplus <= 0:
-            return
-        if self._keeps_end:
+        if surplus > 0 and self._cut == "left":
             del self.tokens[:surplus]
             self._ends = [end - surplus for end in self._ends if end > surplus]
-        else:
+        elif self._cut == "right":
             del self.tokens[self._most :]
 
     def divide(self, divided: Callable[[list[str]], list[list[str]]] | None) -> None:
