@@ -151,6 +151,12 @@ def numbers(page, figure: str) -> list[list[str]]:
     return list(csv.reader(io.StringIO(page.evaluate("navigator.clipboard.readText()"))))
 
 
+def call(page, function: str, *given: object) -> Any:
+    """What a function of the page's modules returns, as in `numbers.csv`."""
+    module, _, name = function.partition(".")
+    return page.evaluate(f"async (given) => (await import('/static/{module}.js')).{name}(...given)", given)
+
+
 def cosine(a: np.ndarray, b: np.ndarray) -> float:
     return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
@@ -211,10 +217,7 @@ def test_numbers_of_the_page_are_those_of_numpy(tab):
     page = tab.go()
     rng = np.random.default_rng(7)
     vectors = rng.normal(size=(23, 40)) * np.linspace(3, 0.1, 40)
-    found = page.evaluate(
-        "async (rows) => (await import('/static/numbers.js')).plane(rows.map((row) => Float64Array.from(row)))",
-        vectors.tolist(),
-    )
+    found = call(page, "numbers.plane", vectors.tolist())
     left, sizes, _ = np.linalg.svd(vectors - vectors.mean(0), full_matrices=False)
     expected = left[:, :2] * sizes[:2]
     points = np.array(found["points"])
@@ -222,8 +225,7 @@ def test_numbers_of_the_page_are_those_of_numpy(tab):
     np.testing.assert_allclose(points, expected * signs, atol=1e-4)
     np.testing.assert_allclose(found["parts"], sizes[:2] ** 2 / (sizes**2).sum(), atol=1e-6)
 
-    same = page.evaluate("async () => (await import('/static/numbers.js')).plane([[1, 2], [1, 2], [1, 2]])")
-    assert same == {"points": [[0, 0]] * 3, "parts": [0, 0]}
+    assert call(page, "numbers.plane", [[1, 2]] * 3) == {"points": [[0, 0]] * 3, "parts": [0, 0]}
 
     layers, weights = rng.normal(size=(3, 8)), [0.5, -1.0, 2.0]
     mix = ScalarMix(3)
@@ -238,10 +240,8 @@ def test_numbers_of_the_page_are_those_of_numpy(tab):
     np.testing.assert_allclose(mixed, expected, atol=1e-5)
 
     rows = [["a,b", 'say "so"', "two\nlines"], ["", "0.5", "-1"]]
-    text = page.evaluate("async (rows) => (await import('/static/numbers.js')).csv(rows)", rows)
-    assert list(csv.reader(io.StringIO(text))) == rows
-    text = page.evaluate("async () => (await import('/static/numbers.js')).csv([[0, 1, 0.25, 6.08e-7, -12.3456789]])")
-    assert text == "0,1,0.25,6.08e-7,-12.34568\n"
+    assert list(csv.reader(io.StringIO(call(page, "numbers.csv", rows)))) == rows
+    assert call(page, "numbers.csv", [[0, 1, 0.25, 6.08e-7, -12.3456789]]) == "0,1,0.25,6.08e-7,-12.34568\n"
 
 
 # One word, two senses
@@ -586,6 +586,11 @@ def test_uses_of_a_text_lie_in_planes_and_are_chosen_by_mouse_and_keys(tab):
             np.testing.assert_allclose(float(item.locator(".number").inner_text()), value, atol=2e-3)
 
     check_nearest(0)
+    nearest = [max((cosine(a, b), n) for n, b in enumerate(vectors) if b is not a)[1] for a in vectors]
+    share = np.mean([n // 2 == other // 2 for n, other in enumerate(nearest)])  # two uses of each label
+    said = page.inner_text("#uses-note")
+    assert "layer 0 33 %" in said, "all others are equally near, and one of three has the label"
+    assert f"layer 2 {100 * share:.0f} %" in said
     points.nth(1).hover()
     assert "Use" in page.inner_text("#uses-sentence")
     page.click("#uses-plane-right [data-use='2']")
@@ -613,8 +618,7 @@ def test_a_long_text_is_searched_for_the_word_not_its_letters(tab):
     sentences += ["It costs $1.50.", "Ein Ärgernis!"] * 500
 
     def count(lines: list[str], word: str) -> int:
-        script = "async (given) => (await import('/static/uses.js')).fromText(...given).length"
-        return page.evaluate(script, ["\n".join(lines), word])
+        return len(call(page, "uses.fromText", "\n".join(lines), word))
 
     assert [count(sentences, word) for word in ("ring", "$1.50", "ärgernis")] == [500, 500, 500]
     assert [count(sentences, word) for word in ("rin", "gernis")] == [1000, 500]  # which a tokenizer might split off
