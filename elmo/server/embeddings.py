@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from elmo import __version__
 from elmo.embedding.layers import keeps_layers, written_layers
-from elmo.embedding.pooling import unit_vectors
 from elmo.embedding.returned import cosine_similarities
 from elmo.server import bodies
 from elmo.server.answers import JSON, TYPES, json_response, preferred_type, vectors_response
@@ -50,10 +49,8 @@ def _inference_routes(service: Service) -> list[Route]:
 
     async def embed(request: Request, body: bodies.Embed) -> Response:
         """One vector per input, as in text-embeddings-inference."""
-        service.check_dimensions(body.dimensions)
-        inputs = input_texts(body.inputs)
-        _, found = await service.embedded(inputs, service.pooled, body.truncate, body.truncation_direction)
-        rows = unit_vectors(np.stack(found)).astype(np.float32) if body.normalize else found
+        cut = body.truncate, body.truncation_direction
+        _, rows = await service.one_each(input_texts(body.inputs), body.dimensions, body.normalize, *cut)
         return await service.written(request, json_response, rows)
 
     async def embed_all(request: Request, body: bodies.EmbedAll) -> Response:

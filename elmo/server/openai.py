@@ -8,7 +8,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from elmo.embedding.pooling import unit_vectors
 from elmo.embedding.texts import SplitText
 from elmo.errors import InputError
 from elmo.server import bodies
@@ -26,9 +25,7 @@ def routes(service: Service) -> list[Route]:
         inputs = [body.input] if isinstance(body.input, str) else body.input
         if any(not isinstance(each, str) for each in inputs):
             raise InputError(f"input {bodies.TOKEN_IDS} (LangChain: check_embedding_ctx_length=False)")
-        service.check_dimensions(body.dimensions)
-        splits, found = await service.embedded([str(each) for each in inputs], service.pooled)
-        rows = unit_vectors(np.stack(found)).astype(np.float32) if body.normalize else np.stack(found)
+        splits, rows = await service.one_each([str(each) for each in inputs], body.dimensions, body.normalize)
         return await service.written(request, _response, service.name, rows, body.encoding_format, splits)
 
     async def models(request: Request) -> Response:

@@ -21,7 +21,7 @@ from starlette.responses import Response
 from elmo.embedding.budget import MEMORY, tokens_within
 from elmo.embedding.embedder import Embedder, StatePolicy
 from elmo.embedding.layers import Layers, keeps_layers, layer_selector
-from elmo.embedding.pooling import Pool, vector_shaper
+from elmo.embedding.pooling import Pool, unit_vectors, vector_shaper
 from elmo.embedding.texts import LINE_END, SplitText
 from elmo.errors import InputError
 from elmo.forking import renew_at_fork
@@ -163,12 +163,6 @@ class Service:
         layer_selector(kind.layers, self.embedder.n_layers)
         vector_shaper(kind.layers, kind.pool)
 
-    def check_dimensions(self, dimensions: int | None) -> None:
-        """Raises InputError if a client asks for vectors of another size than the model's."""
-        size = self.embedder.dim * (self.embedder.n_layers if self.config.layers == "concat" else 1)
-        if dimensions not in (None, size):
-            raise InputError(f"dimensions is {dimensions}; the vectors of this model have {size}: omit it")
-
     async def split(
         self, given: Sequence[str | list[str]], cut: Cut | None = None, lines: bool = False
     ) -> list[SplitText]:
@@ -225,6 +219,20 @@ class Service:
                 raise InputError(f"input {number} is empty; a text with at least one token is expected")
         self.check_json(splits, kind)
         return splits, await self.vectors(splits, kind)
+
+    async def one_each(
+        self, given: list[str], dimensions: int | None, normalize: bool, truncate: bool = False, cut: Cut = "Right"
+    ) -> tuple[list[SplitText], np.ndarray]:
+        """Returns the tokens of texts and one vector for each, (texts, D), of length 1 with `normalize`.
+
+        Raises InputError as `embedded` does, and if `dimensions` is another size than that of the vectors.
+        """
+        size = self.embedder.dim * (self.embedder.n_layers if self.config.layers == "concat" else 1)
+        if dimensions not in (None, size):
+            raise InputError(f"dimensions is {dimensions}; the vectors of this model have {size}: omit it")
+        splits, found = await self.embedded(given, self.pooled, truncate, cut)
+        rows = np.stack(found)
+        return splits, unit_vectors(rows).astype(np.float32) if normalize else rows
 
     def placed(self, split: SplitText) -> list[dict[str, Any]]:
         """Returns each token with its id and its place in the text, as text-embeddings-inference writes them.

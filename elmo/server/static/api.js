@@ -61,10 +61,9 @@ export const info = async () => (await ask("info")).json();
 /** @returns {Promise<Record<string, unknown>>} the model's card */
 export const card = async () => (await ask("card")).json();
 
-/** @param {string[]} sentences @param {AbortSignal} signal @returns {Promise<Read[]>} */
+/** @param {string[]} sentences @param {AbortSignal} [signal] @returns {Promise<Read[]>} */
 export async function vectors(sentences, signal) {
-  const accept = "application/x-safetensors";
-  const response = await ask("vectors", { body: { sentences }, signal, accept });
+  const response = await ask("vectors", { body: { sentences }, signal, accept: "application/x-safetensors" });
   return unpacked(await response.arrayBuffer());
 }
 

@@ -106,10 +106,8 @@ export function complain(box, error, again) {
  * @param {(value: string) => void} chosen
  */
 export function choices(fieldset, options, chosen) {
-  const name = fieldset.id;
-  for (const old of fieldset.querySelectorAll("label")) old.remove();
   for (const [value, text] of options) {
-    const radio = h("input", { type: "radio", name, value, onchange: () => chosen(value) });
+    const radio = h("input", { type: "radio", name: fieldset.id, value, onchange: () => chosen(value) });
     fieldset.append(h("label", {}, radio, " ", text));
   }
 }

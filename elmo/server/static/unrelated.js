@@ -26,7 +26,7 @@ export function unrelated() {
 /** @returns {Promise<Unrelated>} */
 async function measured() {
   const texts = EXAMPLES.senses.flatMap((each) => each.senses.flatMap(({ sentences }) => sentences));
-  const read = await vectors(texts, new AbortController().signal);
+  const read = await vectors(texts);
   const words = read.flatMap(({ tokens, layers }, sentence) =>
     tokens
       .map((text, i) => ({ text: text.toLowerCase(), sentence, layers: layers.map((of) => of[i]) }))
