@@ -96,9 +96,9 @@ def test_every_request_is_answered_once_and_right(requests, held):
 
 
 def test_requests_share_batches_of_one_kind_within_the_budget():
-    model = Model()
+    model, tokens = Model(), []
     model.go.clear()
-    with running(model, wait=0.0) as batcher:
+    with running(model, wait=0.0, observe=lambda number, seconds: tokens.append(number)) as batcher:
         first = submit(batcher, [["begins"]], TOP)  # is at work while the others come
         while batcher.waiting:
             pass
@@ -113,6 +113,7 @@ def test_requests_share_batches_of_one_kind_within_the_budget():
         (4, TOP),
         (2, TOP),
     ]
+    assert tokens == [3, 18, 18, 18, 9]
 
 
 def test_what_is_at_work_waits_no_more():

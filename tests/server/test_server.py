@@ -311,9 +311,10 @@ def test_security_headers_and_no_other_origins(server):
 def test_metrics_and_logs_hold_no_text(server, logged):
     server.post("/embed", {"inputs": "unmistakable"})
     metrics = httpx.get(server.url + "/metrics").text
-    for name in ("elmo_requests_total", "elmo_tokens_total", "elmo_queue_tokens", "elmo_batch_tokens_bucket"):
-        assert name in metrics
-    assert 'route="/embed"' in metrics
+    for name in ('requests_total{route="/embed",status="200"}', 'request_seconds_count{route="/embed"}'):
+        assert f"elmo_{name} " in metrics
+    for name in ("tokens_total", "batch_tokens_count", "batch_seconds_count"):
+        assert re.search(rf"^elmo_{name} [1-9]", metrics, re.MULTILINE), "none is 0"
     assert "unmistakable" not in metrics + logged.read_text(encoding="utf-8")
     assert re.search(r"POST /embed 200 [\d.]+ ms", logged.read_text(encoding="utf-8"))
 

@@ -5,6 +5,7 @@ import gzip
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -240,6 +241,27 @@ def test_only_tokens_of_accepted_requests_are_counted(service, monkeypatch):
     assert counted() == before
     assert post(service, "/vectors", body).status_code == 200
     assert counted() == before + 5
+
+
+def test_what_is_not_answered_in_time_is_given_up(service, monkeypatch):
+    never: Future = Future()
+    monkeypatch.setattr(service.batcher, "submit", lambda *_: never)
+    monkeypatch.setattr(service, "config", replace(service.config, timeout=0.2))
+    answer = post(service, "/embed", {"inputs": "a"})
+    assert (answer.status_code, answer.json()["error_type"]) == (504, "Backend")
+    assert never.cancelled()
+
+
+def test_an_error_of_the_server_itself_is_in_its_log_alone(service, monkeypatch, caplog):
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError("a secret")
+
+    monkeypatch.setattr(service.batcher, "submit", broken)
+    for path, body in (("/embed", {"inputs": "a"}), ("/v1/embeddings", {"input": "a"})):
+        caplog.clear()
+        answer = post(service, path, body)
+        assert (answer.status_code, "secret" in answer.text, "log" in answer.text) == (500, False, True)
+        assert "a secret" in caplog.text
 
 
 @pytest.mark.parametrize(
