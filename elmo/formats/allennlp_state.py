@@ -110,7 +110,7 @@ def to_lstms(lstm: LstmConfig, theirs: "Mapping[str, Tensor]", prefix: str) -> "
             ("weight_state", "state_linearity.weight"),
             ("bias", "state_linearity.bias"),
         ):
-            weights[f"layers.{layer}.{ours}"] = torch.stack([_gates(theirs[f"{cell}.{name}"]) for cell in cells])
+            weights[f"layers.{layer}.{ours}"] = torch.stack([_swap_gates(theirs[f"{cell}.{name}"]) for cell in cells])
         projections = [theirs[f"{cell}.state_projection.weight"] for cell in cells]
         weights[f"layers.{layer}.weight_projection"] = torch.stack(projections)
     return weights
@@ -139,11 +139,11 @@ def from_weights(config: BiLMConfig, weights: "Mapping[str, Tensor]") -> "dict[s
     for layer in range(config.lstm.n_layers):
         own = {name: weights[f"layers.{layer}.{name}"] for name in ("weight_input", "weight_state", "bias")}
         for direction, cell in enumerate(_cells(layer, LSTM)):
-            state[f"{cell}.input_linearity.weight"] = _their_gates(own["weight_input"][direction])
-            state[f"{cell}.state_linearity.weight"] = _their_gates(own["weight_state"][direction])
+            state[f"{cell}.input_linearity.weight"] = _swap_gates(own["weight_input"][direction])
+            state[f"{cell}.state_linearity.weight"] = _swap_gates(own["weight_state"][direction])
             bias = own["bias"][direction].clone()
             bias[2 * config.lstm.dim : 3 * config.lstm.dim] += config.lstm.forget_bias
-            state[f"{cell}.state_linearity.bias"] = _their_gates(bias)
+            state[f"{cell}.state_linearity.bias"] = _swap_gates(bias)
             state[f"{cell}.state_projection.weight"] = weights[f"layers.{layer}.weight_projection"][direction].clone()
     return {name: weight.detach() for name, weight in state.items()}
 
@@ -152,17 +152,9 @@ def _cells(layer: int, prefix: str) -> tuple[str, str]:
     return f"{prefix}forward_layer_{layer}", f"{prefix}backward_layer_{layer}"
 
 
-def _gates(rows: "Tensor") -> "Tensor":
-    """Converts rows from AllenNLP's order of gates, i, f, g, o, to elmo's: i, g, f, o."""
+def _swap_gates(rows: "Tensor") -> "Tensor":
+    """Converts rows between elmo's order of gates, i, g, f, o, and AllenNLP's, i, f, g, o."""
     import torch
 
-    i, f, g, o = rows.chunk(4)
-    return torch.cat([i, g, f, o])
-
-
-def _their_gates(rows: "Tensor") -> "Tensor":
-    """Converts rows from elmo's order of gates, i, g, f, o, to AllenNLP's: i, f, g, o."""
-    import torch
-
-    i, g, f, o = rows.chunk(4)
-    return torch.cat([i, f, g, o])
+    first, second, third, last = rows.chunk(4)
+    return torch.cat([first, third, second, last])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from elmo.config import ConfigError, from_dict
+from elmo.config import ConfigError, from_dict, to_dict
 from elmo.errors import InputError
 from elmo.formats.stored import check_counts, check_shapes
 from elmo.model.config import BiLMConfig, Shape
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PUBLISHED_CHARACTERS = 261
+LSTM_OPTIONS = ("dim", "projection_dim", "n_layers", "cell_clip", "proj_clip", "use_skip_connections")
+"""The fields of `LstmConfig` that the options have, under the same names."""
 REMEDY = "the weights do not belong to these options, or the options were edited"
 
 
@@ -69,29 +71,12 @@ def errors_of(label: str, weights: str) -> Iterator[None]:
 
 def to_options(config: BiLMConfig) -> dict[str, Any]:
     """Converts a configuration to options. This is the inverse of `to_config`."""
-    lstm, char_cnn = config.lstm, config.char_cnn
-    options: dict[str, Any] = {
-        "lstm": {
-            "dim": lstm.dim,
-            "projection_dim": lstm.projection_dim,
-            "n_layers": lstm.n_layers,
-            "cell_clip": lstm.cell_clip,
-            "proj_clip": lstm.proj_clip,
-            "use_skip_connections": lstm.use_skip_connections,
-        }
-    }
+    values = to_dict(config)
+    lstm, char_cnn = values["lstm"], values["char_cnn"]
+    options: dict[str, Any] = {"lstm": {name: lstm[name] for name in LSTM_OPTIONS}}
     if char_cnn is None:
         return options | {"n_tokens_vocab": config.n_tokens_vocab}
-    return options | {
-        "char_cnn": {
-            "embedding": {"dim": char_cnn.embedding_dim},
-            "filters": [list(filter_) for filter_ in char_cnn.filters],
-            "n_highway": char_cnn.n_highway,
-            "n_characters": char_cnn.n_characters,
-            "max_characters_per_token": char_cnn.max_characters_per_token,
-            "activation": char_cnn.activation,
-        },
-    }
+    return options | {"char_cnn": {"embedding": {"dim": char_cnn.pop("embedding_dim")}, **char_cnn}}
 
 
 def _table(values: dict[str, Any], key: str, where: str = "") -> dict[str, Any]:
