@@ -28,6 +28,12 @@ TOLERANCE = 1e-5
 TEXT = [["the", "cat", "sat"], [], ["naïve", "the"]]
 
 
+def assert_twin(embedder: elmo.Embedder, options: dict[str, Any], weights: dict[str, np.ndarray]) -> None:
+    for vectors, tokens in zip(embedder.embed(TEXT), TEXT, strict=True):
+        expected = twin.layers(tokens, options, as_float64(weights))[:, 1:-1]
+        np.testing.assert_allclose(vectors, expected, rtol=0, atol=TOLERANCE)
+
+
 @pytest.mark.parametrize("legacy", [False, True], ids=["zip", "legacy"])
 def test_an_archive_is_told_and_embedded(tmp_path, legacy):
     weights = random_weights(OPTIONS, 4)
@@ -38,9 +44,7 @@ def test_an_archive_is_told_and_embedded(tmp_path, legacy):
     assert (found.format, found.dtype, found.bytes_on_disk) == ("allennlp-archive", "float32", path.stat().st_size)
     assert found.mixes == (PREFIX + "scalar_mix_0",)
     assert found.card["assumed"]["lstm"] == {"cell_clip": 3, "proj_clip": 3}
-    for vectors, tokens in zip(elmo.load(path).embed(TEXT), TEXT, strict=True):
-        expected = twin.layers(tokens, OPTIONS, as_float64(weights))[:, 1:-1]
-        np.testing.assert_allclose(vectors, expected, rtol=0, atol=TOLERANCE)
+    assert_twin(elmo.load(path), OPTIONS, weights)
     assert [file.name for file in tmp_path.iterdir()] == ["model.tar.gz"], "nothing is unpacked"
 
 
@@ -64,9 +68,7 @@ def test_the_options_of_an_archive_are_those_it_holds_or_that_are_given(tmp_path
     else:
         files = {name: data for name, data in archived(state).items() if "/" not in name}
         embedder = elmo.load(write_folder(tmp_path / "folder", files | {"options.json": as_json(options)}))
-    for vectors, tokens in zip(embedder.embed(TEXT), TEXT, strict=True):
-        expected = twin.layers(tokens, options, as_float64(weights))[:, 1:-1]
-        np.testing.assert_allclose(vectors, expected, rtol=0, atol=TOLERANCE)
+    assert_twin(embedder, options, weights)
 
 
 def test_two_options_files_that_differ_are_refused(tmp_path):
@@ -127,8 +129,7 @@ def test_an_archive_becomes_a_published_model(tmp_path):
     weights = random_weights(OPTIONS, 4)
     path = write_tar(tmp_path / "model.tar.gz", archived(state_dict(weights)))
     allennlp.save(formats.load(path), tmp_path / "published")
-    for one, other in zip(elmo.load(path).embed(TEXT), elmo.load(tmp_path / "published").embed(TEXT), strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=TOLERANCE)
+    assert_twin(elmo.load(tmp_path / "published"), OPTIONS, weights)
 
 
 def without(state: Any, part: str) -> Any:

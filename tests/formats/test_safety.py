@@ -267,10 +267,7 @@ def test_a_zip_that_lies_about_its_sizes_is_read_no_further_than_it_goes(tmp_pat
 
 def test_a_json_bomb_is_no_candidate(tmp_path):
     for data in (b"[" * 2_000_000, b'{"lstm": ' * 50_000, b'{"lstm": {"dim": ' + b"9" * 5000 + b"}}"):
-        folder = write_folder(tmp_path / "model", {**FILES, "options.json": data})
-        with pytest.raises((InputError, FileNotFoundError)) as caught:
-            formats.load(folder)
-        assert "\n" not in str(caught.value)
+        cannot_load(write_folder(tmp_path / "model", {**FILES, "options.json": data}))
 
 
 def test_a_bomb_of_a_vocabulary_is_refused(tmp_path):
