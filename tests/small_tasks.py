@@ -11,6 +11,7 @@ from unittest import mock
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from tiny import CONFIG, tiny_model, write_tiny
 
 from elmo import config as configs
@@ -219,6 +220,17 @@ def run_config(folder: Path, name: str = "run", task: str = "ner", **values: obj
         "cache": {"folder": str(folder / "cache")},
     }
     return configs.from_dict(train.TaskConfig, configs.merge_tables(base, values))
+
+
+def weights_of(folder: Path) -> dict[str, bytes]:
+    """The bytes of a network's weights, by name."""
+    return {name: tensor.numpy().tobytes() for name, tensor in load_file(folder / "model.safetensors").items()}
+
+
+def scores_of(folder: Path) -> list[dict[str, Any]]:
+    """The scores after each epoch, without the time."""
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [{key: value for key, value in json.loads(line).items() if key != "time"} for line in lines]
 
 
 PLAIN = InputConfig(

@@ -28,10 +28,9 @@ from small_results import (
     write_record,
 )
 
-from elmo import config as configs
 from elmo_lab import figures, record
 from elmo_lab.document import ABSENT
-from elmo_lab.probes import ablate, weights
+from elmo_lab.probes import weights
 from elmo_lab.report import comparing, job
 from elmo_lab.report.collect import collect
 from elmo_lab.report.pretraining import newest_perplexities
@@ -475,10 +474,3 @@ def test_a_browser_runs_nothing(tmp_path: Path, chromium: Browser) -> None:
     found = chromium.dom(tmp_path / "page.html", 800, dark=False)
     assert f"<title>Results {EVIL.replace('<', '&lt;').replace('>', '&gt;')}</title>" in found
     assert "ner-wnut17" in found
-
-
-def test_what_is_read_is_what_the_commands_write(planted: Path) -> None:
-    found = record.read(planted / "ablate")
-    assert (found.kind, found.name) == ("probe", "ablate")
-    for row in found.rows:
-        configs.from_dict(ablate.AblationRow, row)

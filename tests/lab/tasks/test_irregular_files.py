@@ -33,16 +33,6 @@ from elmo_lab.tasks import (
 File = Callable[..., Path]
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> File:
-    def write(text: str | bytes, name: str = "input") -> Path:
-        path = tmp_path / name
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return path
-
-    return write
-
-
 def tags(path: Path) -> list[list[tuple[str, str]]]:
     return [list(zip(each.tokens, each.tags or (), strict=True)) for each in readers_columns.read_entities(path)]
 
@@ -50,11 +40,9 @@ def tags(path: Path) -> list[list[tuple[str, str]]]:
 # Text
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress])
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
 @pytest.mark.parametrize("name", ["input", "input.txt", "input.gz"])
 def test_compression_is_known_by_content(file: File, pack: Callable[[bytes], bytes], name: str) -> None:
-    if pack is bytes and name == "input.gz":
-        return
     assert list(corpus.file_lines(file(pack("a\nné\n".encode()), name))) == ["a", "né"]
 
 
@@ -72,13 +60,7 @@ def test_carriage_returns_within_lines_are_told_of(file: File) -> None:
         assert len(list(corpus.file_lines(file(b"a\nb\rc\nd\re\n")))) == 3
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16le", "utf-16be", "utf-32", "utf-32le"])
-def test_wide_encodings_are_named_with_the_remedy(file: File, encoding: str) -> None:
-    with refused("input", f"iconv -f {encoding} -t utf-8"):
-        list(corpus.file_lines(file("Anna\tO\nslept\tO\n".encode(encoding))))
-
-
-@pytest.mark.parametrize("encoding", ["utf-16le", "utf-16be", "utf-32be"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16le", "utf-16be", "utf-32", "utf-32le", "utf-32be"])
 @pytest.mark.parametrize(
     "text",
     [
@@ -90,10 +72,11 @@ def test_wide_encodings_are_named_with_the_remedy(file: File, encoding: str) -> 
         "Η Νόρα ζει στο Πόρτο\n",
         "Nora’s café 🙂\n",
         "نورا می‌رود\n",
+        "Anna\tO\nslept\tO\n",
     ],
 )
 def test_wide_encodings_of_all_alphabets_are_known(file: File, text: str, encoding: str) -> None:
-    with pytest.raises(InputError, match=f"iconv -f {encoding} -t utf-8"):
+    with refused("input", f"iconv -f {encoding} -t utf-8"):
         list(corpus.file_lines(file(text.encode(encoding))))
 
 
@@ -247,11 +230,6 @@ def test_layouts_of_columns_are_read_without_a_word(file: File, name: str) -> No
 def test_other_columns_are_found_without_a_word(file: File, text: str, found: list[str] | None) -> None:
     found = found or ["Nora B-person-artist", "saw O", "old O", "Porto B-location-GPE", ". O"]
     assert [f"{token} {tag}" for each in tags(file(text)) for token, tag in each] == found
-
-
-def test_parts_of_speech_are_no_types(file: File) -> None:
-    with refused("line 1", "'NNP'", "column 2"):
-        tags(file("Nora NNP\nlives VBZ\n. O\n"))
 
 
 def test_untyped_tags_are_chunks() -> None:

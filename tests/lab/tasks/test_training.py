@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import json
-import math
 import shutil
 import signal
 import time
@@ -15,6 +14,8 @@ from command import Command
 from refusals import refused
 from safetensors.torch import load_file
 from small_tasks import killed_after, run_config
+from small_tasks import scores_of as scores
+from small_tasks import weights_of as weights
 from tiny import write_tiny
 
 from elmo import config as configs
@@ -27,15 +28,6 @@ from elmo_lab import record
 from elmo_lab.tasks import batches, files, ner, train
 from elmo_lab.tasks.batches import BatchConfig
 from elmo_lab.tasks.trained import TrainedTask
-
-
-def weights(folder: Path) -> dict[str, bytes]:
-    return {name: tensor.numpy().tobytes() for name, tensor in load_file(folder / "model.safetensors").items()}
-
-
-def scores(folder: Path) -> list[dict]:
-    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [{key: value for key, value in json.loads(line).items() if key != "time"} for line in lines]
 
 
 class Killed(Exception):
@@ -106,11 +98,9 @@ def test_a_killed_process_is_gone_on_with(tmp_path: Path) -> None:
     """SIGKILL, at whatever step it comes."""
     config = run_config(tmp_path, training={"epochs": 12, "patience": 0})
     killed = dataclasses.replace(config, output=str(tmp_path / "killed"))
+    made = f"config.from_dict(train.TaskConfig, json.loads({configs.to_json(killed)!r}))"
     program = "import json; from elmo import config; from elmo_lab.tasks import train\n"
-    program += (
-        f"train.train_task(config.from_dict(train.TaskConfig, json.loads({configs.to_json(killed)!r})), quiet=True)"
-    )
-    command = Command(program=program)
+    command = Command(program=f"{program}train.train_task({made}, quiet=True)")
     checkpoints = tmp_path / "killed" / "seed-1" / "checkpoints"
     while not list(checkpoints.glob("step-*")) and command.process.is_alive():
         time.sleep(0.01)
@@ -213,21 +203,6 @@ def test_seeds_have_other_networks_orders_and_noise(tmp_path: Path, monkeypatch:
     assert (seed, other_seed) == (1, 2)
 
 
-def test_the_best_epoch_is_kept(tmp_path: Path) -> None:
-    train.train_task(run_config(tmp_path, training={"epochs": 12, "patience": 0}), quiet=True)
-    folder = tmp_path / "run" / "seed-1"
-    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    by_epoch = [line["f1"] for line in scores(folder)]
-    assert result["dev"]["f1"] == max(by_epoch)
-    assert result["best_epoch"] == 1 + by_epoch.index(max(by_epoch))
-
-
-@pytest.mark.parametrize("minutes", [-1.0, math.nan])
-def test_a_limit_of_time_is_a_number_that_means_something(minutes: float) -> None:
-    with pytest.raises(InputError, match=r"training\.minutes"):
-        EpochConfig(minutes=minutes)
-
-
 def test_early_stopping_and_decay() -> None:
     config = EpochConfig(epochs=10, patience=3, decay=0.5, decay_patience=2, lr=1.0)
     state, rates = EpochState(1.0), []
@@ -285,9 +260,8 @@ def test_parts_of_the_data_are_in_one_another_and_all_labels_are_known(tmp_path:
     assert all(set(less) < set(more) and more == sorted(more) for less, more in itertools.pairwise(kept))
     assert train.training_subset(examples, run_config(tmp_path, max_train=10)) == parts[0.01]
     assert len(train.training_subset(examples, run_config(tmp_path, max_train=700, train_fraction=0.5))) == 500
-    assert (
-        len(train.training_subset(examples[:100], run_config(tmp_path, train_fraction=0.29))) == 29
-    )  # 28.999999999999996
+    uneven = run_config(tmp_path, train_fraction=0.29)  # 100 * 0.29 is 28.999999999999996
+    assert len(train.training_subset(examples[:100], uneven)) == 29
     report = train.train_task(run_config(tmp_path, train_fraction=0.125), quiet=True)
     assert report.rows[0]["examples"] == {"train": 1, "dev": 8, "test": 8}
     with pytest.raises(InputError, match="train_fraction is 0"):
@@ -370,11 +344,19 @@ def test_networks_that_cannot_be(task: str, changed: dict[str, Any], said: str) 
 
 
 @pytest.mark.parametrize(
-    "changed", [{"betas": [1.0, 2.0]}, {"rho": 1.0}, {"weight_decay": -1.0}, {"clip_value": -1.0}, {"epochs": 0}]
+    ("name", "value"),
+    [
+        ("betas", [1.0, 2.0]),
+        ("rho", 1.0),
+        ("weight_decay", -1.0),
+        ("clip_value", -1.0),
+        ("epochs", 0),
+        ("minutes", -1.0),
+    ],
 )
-def test_training_that_cannot_be(tmp_path: Path, changed: dict[str, Any]) -> None:
-    with pytest.raises(configs.ConfigError, match=f"training.{next(iter(changed))} is "):
-        run_config(tmp_path, training=changed)
+def test_training_that_cannot_be(tmp_path: Path, name: str, value: Any) -> None:
+    with pytest.raises(configs.ConfigError, match=f"training.{name} is "):
+        run_config(tmp_path, training={name: value})
 
 
 def test_a_network_that_cannot_be_built_leaves_no_run_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
 """`elmo cove`: the translation model, its run, and the encoder that remains."""
 
 import dataclasses
-import json
 import lzma
 import math
 import random
@@ -14,6 +13,8 @@ from command import run
 from refusals import refusal, refused
 from safetensors.torch import load_file
 from small_tasks import killed_after
+from small_tasks import scores_of as scores
+from small_tasks import weights_of as weights
 from torch import Tensor
 
 import elmo
@@ -64,15 +65,6 @@ def toy(folder: Path, output: str = "run", pairs: int = 60, **changes: Any) -> C
         "batch": {"examples": 10},
     }
     return configs.from_dict(CoveConfig, configs.merge_tables(values, changes))
-
-
-def weights(folder: Path) -> dict[str, bytes]:
-    return {name: tensor.numpy().tobytes() for name, tensor in load_file(folder / "model.safetensors").items()}
-
-
-def scores(folder: Path) -> list[dict]:
-    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [{key: value for key, value in json.loads(line).items() if key != "time"} for line in lines]
 
 
 def slow_loss(
