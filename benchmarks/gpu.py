@@ -138,10 +138,10 @@ def run_parts(parts: dict[str, Callable[[], None]], began: float, seconds: float
     return failed
 
 
-def made_up(positions: int, types: int = 600_000, seed: int = 1) -> Ids:
+def made_up(positions: int) -> Ids:
     """Makes up a text with Zipf's frequencies, in sentences of some 25 and documents of some 3,500 positions."""
-    rng = np.random.default_rng(seed)
-    types = min(types, positions)
+    rng = np.random.default_rng(1)
+    types = min(600_000, positions)
     letters = rng.choice(list("etaoinshrdlucmfwypvbgkjqxz"), (types, 12))
     words = [f"{''.join(row[: 2 + i % 9])}{i:x}" for i, row in enumerate(letters)]
     chances = np.arange(2.7, types + 2.7) ** -1.1
@@ -160,19 +160,17 @@ def made_up(positions: int, types: int = 600_000, seed: int = 1) -> Ids:
     )  # fmt: skip
 
 
-def training(
-    fabric: Fabric, row: Row, vocabulary: Vocabulary, rate: torch.Tensor | None, optim: OptimConfig = MUON
-) -> tuple[LanguageModel, Training]:
+def training(fabric: Fabric, row: Row, vocabulary: Vocabulary, rate: torch.Tensor) -> tuple[LanguageModel, Training]:
     torch.manual_seed(1)
     model = LanguageModel(row.model, len(vocabulary), ObjectiveConfig(row.negatives, 0.0, 0.5)).to(fabric.device)
     tables = model.lm_head.parameters()
-    optimizer = build_optimizer(model.bilm.parameters(), optim, tables, muon_shapes(model.bilm), rate)
+    optimizer = build_optimizer(model.bilm.parameters(), MUON, tables, muon_shapes(model.bilm), rate)
 
     def loss(model, batch, carried, common):  # noqa: ANN001, ANN202
         return model(batch.char_ids, batch.inputs, batch.targets, batch.keep, batch.starts, carried, common)
 
     wrapped: Any = fabric.setup_optimizers(optimizer)  # its type does not say that it is an optimizer
-    return model, Training(fabric, fabric.setup_module(model), wrapped, loss, LoopConfig(), optim, 1)
+    return model, Training(fabric, fabric.setup_module(model), wrapped, loss, LoopConfig(), MUON, 1)
 
 
 def replay_of(fabric: Fabric, row: Row, ids: Ids, vocabulary: Vocabulary) -> Replay:

@@ -15,9 +15,9 @@ from elmo.model.lstm import BiLstmLayer, LstmConfig, recurrence
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
 from elmo.types import LstmState
 
-STREAMS, WINDOW, WORDS, VOCABULARY, NEGATIVES = 2, 3, 12, 60, 17
+STREAMS, WINDOW, WORDS, CHARACTERS, VOCABULARY, NEGATIVES = 2, 3, 12, 16, 60, 17
 SIZES = LstmConfig(dim=37, projection_dim=20, cell_clip=0.15, proj_clip=0.1)
-CONFIG = BiLMConfig(SIZES, CharCnnConfig(6, ((1, 4), (2, 8), (3, 12)), 1, max_characters_per_token=16))
+CONFIG = BiLMConfig(SIZES, CharCnnConfig(6, ((1, 4), (2, 8), (3, 12)), 1, max_characters_per_token=CHARACTERS))
 
 
 @pytest.fixture
@@ -40,8 +40,9 @@ def close(found, expected, rtol=1e-6):
         assert float((one.detach() - other.detach()).abs().max()) <= rtol * max(scale, 1e-3), (one, other)
 
 
-def layer_inputs(config: LstmConfig, rows: int = STREAMS, steps: int = WINDOW) -> list[Tensor]:
-    shapes = (2, steps, rows, config.projection_dim), (2, rows, config.projection_dim), (2, rows, config.dim)
+def layer_inputs(config: LstmConfig) -> list[Tensor]:
+    size = config.projection_dim
+    shapes = (2, WINDOW, STREAMS, size), (2, STREAMS, size), (2, STREAMS, config.dim)
     return [(torch.randn(shape) * scale).requires_grad_() for shape, scale in zip(shapes, (1, 0.1, 0.1), strict=True)]
 
 
@@ -97,10 +98,10 @@ def test_rows_of_several_lengths_keep_their_last_state(config, by_torch):
         close(found, by_torch(layer, *inputs, active))
 
 
-def window(characters: int = 16):
-    char_ids = torch.full((WORDS, characters), 261)
+def window():
+    char_ids = torch.full((WORDS, CHARACTERS), 261)
     for row in range(WORDS):
-        length = int(torch.randint(1, characters - 2, ()))
+        length = int(torch.randint(1, CHARACTERS - 2, ()))
         char_ids[row, 0], char_ids[row, 1 + length] = 259, 260
         char_ids[row, 1 : 1 + length] = torch.randint(1, 257, (length,))
     shape = 2, STREAMS, WINDOW

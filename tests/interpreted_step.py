@@ -61,9 +61,9 @@ def test_places_of_a_window_need_no_more_slots_than_there_are_words(text):
     assert there.slots([3, 0], 10) == [min(20, sizes[0]), min(20, sizes[1])]
 
 
-def training(vocabulary, negatives, optim, rate=None, dropout=0.0):
+def training(vocabulary, optim, rate=None):
     torch.manual_seed(1)
-    model = LanguageModel(CONFIG, len(vocabulary), ObjectiveConfig(negatives, dropout, 0.5), sparse=False)
+    model = LanguageModel(CONFIG, len(vocabulary), ObjectiveConfig(8, 0.0, 0.5), sparse=False)
     fabric = launch("cpu", 1, 1, "32-true")
     optimizer = build_optimizer(
         model.bilm.parameters(), optim, model.lm_head.parameters(), muon_shapes(model.bilm), rate
@@ -74,6 +74,14 @@ def training(vocabulary, negatives, optim, rate=None, dropout=0.0):
 
     wrapped: Any = fabric.setup_optimizers(optimizer)
     return model, Training(fabric, fabric.setup_module(model), wrapped, loss, LoopConfig(), optim, 5)
+
+
+def replayed(text, optim):
+    """The model, and its captured step."""
+    ids, vocabulary = text
+    rate = torch.zeros(())
+    model, captured = training(vocabulary, optim, rate)
+    return model, Replay(captured, model, rate, ids, vocabulary, READER, model.bilm.initial_state(2), None)
 
 
 @pytest.fixture(autouse=True)
@@ -93,14 +101,12 @@ def same_negatives(monkeypatch):
 )
 def test_captured_steps_are_those_of_the_loop(text, optim, monkeypatch):
     ids, vocabulary = text
-    rate = torch.zeros(())
-    model, captured = training(vocabulary, 8, optim, rate)
+    model, replay = replayed(text, optim)
     assert can_replay(model, CPU)
-    replay = Replay(captured, model, rate, ids, vocabulary, READER, model.bilm.initial_state(2), None)
     found = [replay.step(number, optim.lr / (1 + number)) for number in range(2)]
     replay.check()
     monkeypatch.delenv("TRITON_INTERPRET")
-    other, plain = training(vocabulary, 8, optim)
+    other, plain = training(vocabulary, optim)
     steps = Steps(plain, LmReader(ids, vocabulary, READER), other.bilm.initial_state(2))
     expected = [steps.step(number, optim.lr / (1 + number)) for number in range(2)]
     assert replay.position() == steps.position()
@@ -112,7 +118,6 @@ def test_captured_steps_are_those_of_the_loop(text, optim, monkeypatch):
 
 
 def test_more_distinct_words_than_slots_are_captured_anew_and_nothing_is_lost(text, monkeypatch):
-    ids, vocabulary = text
     found = []
     for least in (False, True):
         if least:
@@ -122,19 +127,14 @@ def test_more_distinct_words_than_slots_are_captured_anew_and_nothing_is_lost(te
                 "elmo.pretraining.resident.ResidentText.slots",
                 lambda self, distinct, positions: [max(1, count) for count in distinct],
             )
-        rate = torch.zeros(())
-        model, captured = training(vocabulary, 8, OptimConfig("adamw", 0.01), rate)
-        replay = Replay(captured, model, rate, ids, vocabulary, READER, model.bilm.initial_state(2), None)
+        _, replay = replayed(text, OptimConfig("adamw", 0.01))
         found.append([float(replay.step(number, 0.01)[0]) for number in range(3)])
         assert all(room >= count for room, count in zip(replay.slots, replay.distinct, strict=True))
     assert found[0] == pytest.approx(found[1], rel=1e-5)
 
 
 def test_a_step_that_is_not_finite_is_named(text):
-    ids, vocabulary = text
-    rate = torch.zeros(())
-    model, captured = training(vocabulary, 8, OptimConfig("adamw", 0.01), rate)
-    replay = Replay(captured, model, rate, ids, vocabulary, READER, model.bilm.initial_state(2), None)
+    model, replay = replayed(text, OptimConfig("adamw", 0.01))
     replay.step(6, 0.01)
     replay.check()
     with torch.no_grad():

@@ -29,8 +29,9 @@ def write(path, documents):
     return path
 
 
-def streams_of(batches, words=(BOS, EOS, *WORDS)):
+def streams_of(batches):
     """What every stream reads: for each direction lists of (input, target, start, keep), padding left out."""
+    words = (BOS, EOS, *WORDS)
     spelled = {tuple(row): word for word, row in zip(words, encode_words(words).tolist(), strict=True)}
     rows = [[[], []] for _ in range(batches[0].inputs.shape[1])]
     for batch in batches:

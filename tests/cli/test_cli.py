@@ -343,7 +343,6 @@ def test_senses(models, tmp_path):
         (("loop.log_steps=0",), ("loop.log_steps", "0", "at least 1")),
         (("objective.dropout=1.5",), ("objective.dropout", "1.5", "less than 1")),
         (("model.lstm.dim=0",), ("dim", "0", "at least 1")),
-        (("vocab_size=3",), ("3",)),
         (("accelerator=abacus",), ("accelerator", "'abacus'")),
         (("vocab=none.txt",), ("none.txt", "No such file")),
         (("--heldout", "none.txt"), ("none.txt", "matches no file")),
