@@ -109,13 +109,14 @@ KNOWN = (
 def refuse_known(files: Sequence[SourceFile]) -> None:
     """Raises InputError, with the remedy, for the first of these files whose first bytes are not those of a model.
 
-    Invalid JSON is refused, too. A compressed vocabulary is accepted.
+    Invalid JSON is refused, too. A compressed text, such as a vocabulary, and a tar.gz are accepted.
     """
     for file in files:
         start = file.first(64).lower().lstrip()
         for mark, what in KNOWN:
-            is_packed_text = what.startswith("compressed") and (".txt" in file.name or ".tar" in file.name)
-            if start.startswith(mark.lower()) and not is_packed_text:
+            is_text = what.startswith("compressed") and ".txt" in file.name
+            is_tar = mark == GZIP_START and ".tar" in file.name
+            if start.startswith(mark.lower()) and not is_text and not is_tar:
                 raise InputError(f"{file.label}: is {what}, and give the model again")
     for file in files:
         if file.name.endswith(".json") and file.size <= MOST_JSON:

@@ -516,3 +516,9 @@ def test_what_is_no_archive_is_not_taken_for_one(tmp_path):
     cannot_load(tmp_path / "text.gz", "text.gz", "gunzip")
     (tmp_path / "meta.json").write_text(json.dumps({}))
     cannot_load(tmp_path / "meta.json", "not a known model")
+
+
+@pytest.mark.parametrize(("mode", "remedy"), [("xz", "unxz"), ("bz2", "bunzip2")])
+def test_a_tar_that_is_compressed_in_another_way_is_to_be_unpacked(tmp_path, mode, remedy):
+    name = f"model.tar.{mode}"
+    cannot_load(write_tar(tmp_path / name, FILES, f"w:{mode}"), name, remedy)
