@@ -67,12 +67,9 @@ def by_hand(model: PublishedModel) -> str:
     return f"get it at {model.page} and {what} into {folder_of(model)}"
 
 
-def _is_ours(file: Path) -> bool:
-    return file.name == RECORD or file.name.startswith(".") or file.name.endswith((".part", ".part.json"))
-
-
 def _put_by_hand(folder: Path) -> list[str]:
-    return sorted(file.name for file in folder.iterdir() if not _is_ours(file)) if folder.is_dir() else []
+    """The names in the folder of a model whose files are unknown, so nothing is downloaded there."""
+    return sorted(file.name for file in folder.iterdir() if not file.name.startswith(".")) if folder.is_dir() else []
 
 
 def local(reference: str | Path) -> Path | None:
