@@ -77,6 +77,17 @@ def test_a_broken_dump_goes_on_to_the_bytes_of_one_that_was_not(text, tmp_path, 
     assert done.rows == len(text.read_text().splitlines())
 
 
+def test_what_the_embedder_knew_before_is_not_used(text, tmp_path):
+    """A resumed run would not know it, and the last bits of its words might be others."""
+    kept = []
+    for name, earlier in (("fresh.npz", []), ("used.npz", ["The", "captain", "waits", "."])):
+        made = Embedder(tiny_model().bilm(), batch_tokens=BATCH_TOKENS)
+        made.embed([earlier])
+        break_off(text, tmp_path / name, 25, made)
+        kept.append((folder_of(tmp_path / name) / "00000000.words.npz").read_bytes())
+    assert kept[0] == kept[1]
+
+
 @pytest.mark.parametrize(
     ("before", "after", "chosen", "said"),
     [
