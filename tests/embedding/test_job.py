@@ -10,17 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from refusals import refused
+from tiny import tiny_model
 
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.job import embed_file
 from elmo.embedding.store import read_vectors
 from elmo.errors import InputError
-from elmo.model.bilm import BiLM, BiLMConfig
-from elmo.model.char_cnn import CharCnnConfig
-from elmo.model.lstm import LstmConfig
 from elmo.text.tokenizer import TextConfig, Tokenizer
 
-CONFIG = BiLMConfig(LstmConfig(dim=6, projection_dim=4), CharCnnConfig(embedding_dim=3, filters=((1, 4), (2, 4))))
 LINES = ["The cat sat .", "", "a dog", "   ", "zażółć 東京 \u2028 x", "The cat sat ."]
 TEXT = "\n".join(LINES).encode()
 """Without a last line end."""
@@ -28,7 +25,7 @@ TEXT = "\n".join(LINES).encode()
 
 @pytest.fixture(scope="module")
 def embedder() -> Embedder:
-    return Embedder(BiLM(CONFIG))
+    return Embedder(tiny_model().bilm())
 
 
 def written(path: Path, data: bytes = TEXT + b"\n") -> Path:
@@ -101,7 +98,7 @@ def test_output_and_index_are_two_files(tmp_path, embedder):
 
 def test_tokenizer_is_that_of_the_model_or_the_given_one(tmp_path):
     source = written(tmp_path / "in.txt", b"Don't stop.")
-    embedder = Embedder(BiLM(CONFIG), text=TextConfig(tokens="spacy"))
+    embedder = Embedder(tiny_model().bilm(), text=TextConfig(tokens="spacy"))
     pytest.importorskip("spacy")
     embed_file(embedder, source, tmp_path / "model.h5")
     embed_file(embedder, source, tmp_path / "given.h5", tokenizer=Tokenizer(TextConfig(tokens="whitespace")))
