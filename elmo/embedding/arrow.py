@@ -190,7 +190,7 @@ def _vectors(pa: Any, rows: list[Row], schema: Any) -> RecordBatch:
         pa.array([list(text.tokens) for _, text, _ in rows], schema.field("tokens").type),
         pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.array(flat)),
         pa.array([list(vectors.shape) for _, _, vectors in rows], schema.field("shape").type),
-        pa.array([[end for _, end in text.sentences] for _, text, _ in rows], pa.list_(pa.int32())),
+        pa.array([text.ends for _, text, _ in rows], pa.list_(pa.int32())),
     ]
     return pa.record_batch(columns, schema=schema)
 

@@ -56,19 +56,10 @@ def test_extreme_weights_lose_nothing(name, kernel):
 def test_equal_exact_integers(kernel, seed, rows, inputs, outputs):
     draw = torch.Generator().manual_seed(seed)
     weight = torch.randn(outputs, inputs, generator=draw) ** 3  # heavy tails: many small, few large
-    x = torch.randn(rows, inputs, generator=draw)
-    expected = by_integers(x, weight)
-    # An input half-way between two integers may be rounded to either.
-    unit = (x.abs().amax(1) / 127)[:, None] * weight.abs().amax(1)
-    assert ((kernel(weight)(x) - expected).abs() <= 1.001 * unit + 1e-5).all()
-
-
-def test_libraries_agree():
-    """So a model embeds alike whatever processor and library it is on."""
-    torch.manual_seed(0)
-    weight, x = torch.randn(40, 96), torch.randn(7, 96)
-    for kernel in KERNELS:
-        torch.testing.assert_close(kernel(weight)(x), by_integers(x, weight), rtol=1e-5, atol=1e-4)
+    x = torch.randint(-127, 128, (rows, inputs), generator=draw).float()
+    x[:, 0] = 127  # no number of a row lies half-way between two integers, of which a library may take either
+    x *= torch.rand(rows, 1, generator=draw) + 0.1
+    torch.testing.assert_close(kernel(weight)(x), by_integers(x, weight), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
