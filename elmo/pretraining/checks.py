@@ -9,6 +9,7 @@ from elmo.disk.run import check_same, holds_run
 from elmo.errors import InputError
 from elmo.formats import Description, describe, native
 from elmo.pretraining.counting import TEXT
+from elmo.pretraining.ids import check_folder
 from elmo.pretraining.initial import check_source
 from elmo.pretraining.output import other_file
 from elmo.pretraining.settings import TrainConfig, check_numbers, fixed_settings, read_record
@@ -29,6 +30,8 @@ def check_run(
     _check_files([*paths, *heldout])
     check_shares(paths, config.streams, config.shares, config.devices * config.nodes)
     check_output(config, may_exist)
+    if config.ids is not None:
+        check_folder(Path(config.ids))
     _check_heldout(heldout, paths)
     begun = (Path(config.output) / "corpus.json").exists()
     return paths, heldout, _checked_source(config, begun, source)

@@ -26,7 +26,7 @@ from jaxtyping import Bool, Int
 
 from elmo.disk.files import run_file, write_run_file
 from elmo.disk.lock import LOCK, locked
-from elmo.disk.run import read_json
+from elmo.disk.run import is_used, read_json
 from elmo.errors import InputError
 from elmo.forking import cached_property
 from elmo.machine import usable_cores
@@ -158,6 +158,12 @@ def kept_ids(folder: Path, paths: Sequence[Path], text: TextConfig, any_version:
         )
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise _damaged(folder, error) from error
+
+
+def check_folder(folder: Path) -> None:
+    """Raises InputError if `keep_ids` would write among other files; it writes `tokens.bin` first."""
+    if is_used(folder) and not any((folder / name).exists() for name in ("tokens.bin", RECORD)):
+        raise InputError(f"{folder}: holds other files than the ids of a text; name an empty folder as ids")
 
 
 def keep_ids(folder: Path, ids: Ids, paths: Sequence[Path], text: TextConfig) -> None:

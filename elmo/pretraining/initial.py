@@ -86,17 +86,16 @@ def initial_vocabulary(own: Vocabulary | None, counted: Vocabulary, init_vocab: 
 
 
 @torch.no_grad()
-def begin_from(language_model: LanguageModel, vocabulary: Vocabulary, source: Model) -> int:
+def begin_from(language_model: LanguageModel, vocabulary: Vocabulary, source: Model) -> None:
     """Copies the weights of `source` into a new model, which may be wider.
 
-    Returns how many softmax rows of `vocabulary` it had; the rows of other words stay random.
+    The softmax has its rows for the words of `vocabulary` that it knows; the rows of other words stay random.
     """
     grow_into(language_model.bilm, source.weights)
     if source.lm_head is None or source.vocabulary is None:
-        return 0
+        return
     rows = [row for row, word in enumerate(vocabulary.words) if word in source.vocabulary]
     theirs = source.vocabulary.ids(vocabulary.words[row] for row in rows)
     for name, parameter in language_model.lm_head.named_parameters():
         values = source.lm_head[name][theirs].to(parameter.dtype)
         parameter[rows] = widen_last(values, parameter.shape[-1]) if values.dim() == 2 else values
-    return len(rows)

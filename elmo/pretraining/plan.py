@@ -12,7 +12,6 @@ from elmo.text.vocabulary import CorpusCounts
 class RunPlan:
     """The size of a run, which is counted and not configured."""
 
-    counts: CorpusCounts
     words: int
     """The positions per epoch: tokens and sentence ends."""
     words_a_step: int
@@ -29,7 +28,7 @@ def make_plan(config: TrainConfig, counts: CorpusCounts) -> RunPlan:
     words = counts.tokens + counts.sentences
     a_step = config.streams * config.window * config.loop.accumulate
     wanted = min(config.epochs * words, config.max_words or math.inf)
-    return RunPlan(counts, words, a_step, max(1, math.ceil(wanted / a_step)))
+    return RunPlan(words, a_step, max(1, math.ceil(wanted / a_step)))
 
 
 def remarks(plan: RunPlan, config: TrainConfig) -> Iterator[str]:

@@ -21,7 +21,7 @@ from elmo.model.bilm import BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
 from elmo.pretraining.growth import growth_obstacle
-from elmo.pretraining.initial import begin_from, initial_vocabulary, origin_of
+from elmo.pretraining.initial import begin_from, origin_of
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
 from elmo.text.characters import encode_words
 from elmo.text.vocabulary import SPECIAL, Vocabulary
@@ -226,24 +226,20 @@ OLD = Vocabulary((*SPECIAL, "oak", "elm"))
 NEW = Vocabulary((*SPECIAL, "elm", "ash", "oak"))
 
 
-def test_initial_vocabulary():
-    assert initial_vocabulary(OLD, NEW, "keep") == OLD
-    assert initial_vocabulary(OLD, NEW, "replace") == NEW
-    assert initial_vocabulary(OLD, NEW, "extend").words == (*SPECIAL, "oak", "elm", "ash")
-    assert initial_vocabulary(None, NEW, "replace") == NEW
-
-
-def test_begin_from_counts_the_rows_that_it_had():
+def test_rows_and_biases_go_with_their_words():
     config = formats.load(DATA / "tensorflow" / "characters").config
     old = LanguageModel(config, len(OLD), ObjectiveConfig())
     source = Model(config, old.bilm.state_dict(), old.lm_head.state_dict(), OLD)
     new = LanguageModel(config, len(NEW), ObjectiveConfig())
     fresh = new.lm_head.weight[4].clone()
-    assert begin_from(new, NEW, source) == 5
-    assert torch.equal(new.lm_head.weight[3], old.lm_head.weight[4])
-    assert torch.equal(new.lm_head.weight[5], old.lm_head.weight[3])
+    for bias in (old.lm_head.bias, new.lm_head.bias):
+        bias.data.normal_()
+    own = new.lm_head.bias[4].clone()
+    begin_from(new, NEW, source)
+    assert torch.equal(new.lm_head.weight[[3, 5]], old.lm_head.weight[[4, 3]])
+    assert torch.equal(new.lm_head.bias[[3, 5]], old.lm_head.bias[[4, 3]])
     assert torch.equal(new.lm_head.weight[4], fresh)
-    assert begin_from(new, NEW, replace(source, lm_head=None)) == 0
+    assert new.lm_head.bias[4] == own
 
 
 def layers_of(model: LanguageModel) -> torch.Tensor:
@@ -265,7 +261,7 @@ def test_grown_model_computes_what_it_was_grown_from(was, cells, size):
     wide = replace(config, lstm=replace(config.lstm, dim=cells, projection_dim=size))
     assert not growth_obstacle(config, wide)
     new = LanguageModel(wide, len(NEW), ObjectiveConfig())
-    assert begin_from(new, NEW, Model(config, old.bilm.state_dict(), old.lm_head.state_dict(), OLD)) == 5
+    begin_from(new, NEW, Model(config, old.bilm.state_dict(), old.lm_head.state_dict(), OLD))
     seen, expected = (layers_of(model) for model in (new, old))
     torch.testing.assert_close(seen[..., :was], expected)
     assert (seen[..., was:] != 0).all()

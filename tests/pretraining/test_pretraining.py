@@ -429,6 +429,17 @@ def test_files_of_other_kinds_are_refused(tmp_path, folder):
         refusal(done, "tagged.conllu")
 
 
+def test_a_folder_with_other_files_does_not_get_the_ids(tmp_path, folder):
+    """One of the files has the name of one of theirs."""
+    words = tmp_path / "mine" / "words.txt"
+    words.parent.mkdir()
+    words.write_text("mine")
+    given = ("train", *texts(folder), *TINY, f"ids={words.parent}", "--quiet", "--output", tmp_path / "run")
+    refusal(run(*given), words.parent, "as ids")
+    assert words.read_text() == "mine"
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no named pipes")
 @pytest.mark.parametrize("flag", ["--train", "--heldout"])
 def test_a_pipe_is_refused(tmp_path, folder, flag):
