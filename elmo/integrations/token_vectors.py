@@ -81,11 +81,9 @@ class TokenVectors(nn.Module):
         device = self._here.device
         if self._embedder is None or self._embedder.device != device:
             self._embedder = self._reader.embedder(self.precision, device)
-        if self.mix is None:
-            return _padded(list(self._embedder.embed_stream(texts, self.layers))).to(device)
-        if not torch.is_grad_enabled():
-            weights = (self.mix.gamma * self.mix.weights()).tolist()
-            return _padded(list(self._embedder.embed_stream(texts, weights))).to(device)
+        if self.mix is None or not torch.is_grad_enabled():
+            layers = self.layers if self.mix is None else (self.mix.gamma * self.mix.weights()).tolist()
+            return _padded(list(self._embedder.embed_stream(texts, layers))).to(device)
         every = _padded([array.swapaxes(0, 1) for array in self._embedder.embed_stream(texts)]).to(device)
         mask = torch.ones(every.shape[:2], dtype=torch.bool, device=device)
         return self.mix(every.permute(2, 0, 1, 3), mask)

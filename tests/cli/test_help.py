@@ -1,29 +1,12 @@
 """The page of commands is what the commands say, and help comes at once."""
 
-import importlib.util
 import subprocess
 import sys
-from types import ModuleType
 
-from places import ROOT
-
+from docs import commands
 from elmo import formats
 from elmo.cli import arguments
 from elmo.terminal import print_table
-
-
-def load_commands() -> ModuleType:
-    """docs/commands.py, which is no part of a package."""
-    path = ROOT / "docs" / "commands.py"
-    spec = importlib.util.spec_from_file_location("commands", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-commands = load_commands()
 
 
 def test_page_has_what_the_commands_say() -> None:

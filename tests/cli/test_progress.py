@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,20 +44,11 @@ def run(files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     return run
 
 
-def _told(self: terminal.Counter, step: str) -> "Told":
+def _told(self: terminal.Counter, step: str) -> AbstractContextManager[None]:
+    """Prints the name of a step at once, instead of after half a minute."""
     if not self._quiet:
         terminal.print_line(step)
-    return Told()
-
-
-class Told:
-    """The context of a step whose name is printed at once, instead of after half a minute."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *exception: object) -> None:
-        pass
+    return nullcontext()
 
 
 def counts(lines: list[str], what: str) -> list[tuple[int, int]]:
@@ -81,7 +73,7 @@ def test_index_estimates_its_total(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     assert run("index", "a.txt", *flags, "--overwrite", "--quiet") == []
 
 
-def test_neighbors_count_what_they_read_and_search(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neighbors_count_what_they_read_and_search(run: Run) -> None:
     lines = run("neighbors", "play", "--text", "a.txt", "--model", "model")
     assert {line.partition(":")[0] for line in lines} == {"reading", "searching"}
     for job in ("reading", "searching"):
