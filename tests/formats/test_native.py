@@ -53,6 +53,7 @@ def test_native_load_gives_what_was_saved(tmp_path):
     for old, new in ((before.weights, after.weights), (before.lm_head, after.lm_head)):
         assert old.keys() == new.keys()
         assert all(torch.equal(old[name], new[name]) for name in old)
+    assert len({file.stat().st_mode for file in (tmp_path / "model").iterdir()}) == 1, "who reads one, reads all"
 
 
 def test_native_float16_is_half_as_large_and_loads_as_float32(tmp_path):
@@ -139,6 +140,19 @@ def test_native_model_that_is_replaced_while_it_is_read_is_read_again(tmp_path, 
     assert after.config == later.config
     assert all(torch.equal(after.weights[name], weight) for name, weight in later.weights.items())
     assert len(names) > len(after.weights)
+
+
+def test_native_model_that_is_always_replaced_is_refused(tmp_path, monkeypatch):
+    folder, read = saved(tmp_path), native_weights.read_weight
+
+    def replacing(file: Path, name: str) -> torch.Tensor:
+        if name == "bilm.layers.0.bias":
+            native.save(model(), folder, overwrite=True)
+        return read(file, name)
+
+    monkeypatch.setattr(native_weights, "read_weight", replacing)
+    with refused(folder, "copy"):
+        formats.load(folder)
 
 
 def test_native_save_refuses_an_existing_folder(tmp_path):
