@@ -23,6 +23,7 @@ NAMED = 20
 """The most uses in a picture that shows the words of each use beside its point."""
 CONTEXT = 12
 """The characters on either side of the word that are shown beside a point."""
+COLUMNS = 4
 PANEL = 4.2
 """The width and height of a panel, in inches."""
 
@@ -78,9 +79,9 @@ def of_uses(
     return [Panel(f"layer {layer}", own, names) for layer, own in zip(layers, vectors, strict=True)]
 
 
-def draw(panels: Sequence[Panel], title: str = "", columns: int = 4) -> "Figure":
+def draw(panels: Sequence[Panel], title: str = "") -> "Figure":
     """Draws planes side by side in a figure, which a notebook shows by itself."""
-    columns = min(columns, len(panels))
+    columns = min(COLUMNS, len(panels))
     rows = -(-len(panels) // columns)
     with figure_file.plot_defaults():  # also sets that words with dollar signs are no formulas
         from matplotlib.figure import Figure

@@ -25,6 +25,7 @@ VERSION = "1"
 COLUMNS = ("word", "sense", "index", "sentence")
 WITH_FORM = (*COLUMNS, "form")
 """The columns of a file whose words have other forms in the sentences."""
+MOST_PANELS = 12
 TIE = 1e-6
 """The difference below which cosines are equal: the same vector from two batches differs in its last bits."""
 
@@ -79,13 +80,13 @@ def _occurrence(line: str, columns: tuple[str, ...], where: str) -> Occurrence:
     return Occurrence(word, sense, index, tokens)
 
 
-def sense_panels(embedder: Embedder, occurrences: Sequence[Occurrence], layer: int = -1, most: int = 12) -> list[Panel]:
-    """Returns the uses of each of at most `most` words in the plane, marked by their senses."""
+def sense_panels(embedder: Embedder, occurrences: Sequence[Occurrence]) -> list[Panel]:
+    """Returns the uses of each of at most `MOST_PANELS` words in the plane of the top layer, marked by their senses."""
     found = []
-    for word in list(dict.fromkeys(each.word for each in occurrences))[:most]:
+    for word in list(dict.fromkeys(each.word for each in occurrences))[:MOST_PANELS]:
         mine = [each for each in occurrences if each.word == word]
         uses = [(each.sentence, each.index) for each in mine]
-        (panel,) = of_uses(uses, query_vectors(embedder, uses, [layer]), [layer])
+        (panel,) = of_uses(uses, query_vectors(embedder, uses, [-1]), [-1])
         found.append(replace(panel, title=word, groups=[each.sense for each in mine]))
     return found
 

@@ -15,7 +15,8 @@ from elmo.server.errors import InvalidBody, RequestTooLarge
 
 MOST = {b"[": 65_536, b'"': 262_144}
 """The most opening brackets and quotes of a body, far above what requests need: lists and strings are slow to build."""
-MOST_SUBSTITUTES = MOST_NEIGHBORS = MOST_USES = 1000
+MOST_FOUND = 1000
+"""The most words, neighbours or uses that a request may ask for."""
 
 Given = str | list[str]
 """A text, or the tokens of a sentence."""
@@ -124,7 +125,7 @@ class Substitutes(msgspec.Struct, forbid_unknown_fields=True):
 
     sentence: Sentence
     position: Position
-    k: Annotated[int, Meta(ge=1, le=MOST_SUBSTITUTES)] = 10
+    k: Annotated[int, Meta(ge=1, le=MOST_FOUND)] = 10
     side: Annotated[Literal["both", "forward", "backward"], Meta(description="the direction that is asked")] = "both"
     lines: Lines = False
 
@@ -134,7 +135,7 @@ class Neighbors(msgspec.Struct, forbid_unknown_fields=True):
 
     sentence: Sentence
     position: Position
-    k: Annotated[int, Meta(ge=1, le=MOST_NEIGHBORS)] = 5
+    k: Annotated[int, Meta(ge=1, le=MOST_FOUND)] = 5
     layer: Annotated[int | None, Meta(description="one that the index has; the highest by default")] = None
     any_word: Annotated[bool, Meta(description="tokens of other words, too")] = False
     lines: Lines = False
@@ -144,7 +145,7 @@ class Uses(msgspec.Struct, forbid_unknown_fields=True):
     """The body of /uses."""
 
     word: Annotated[str, Meta(max_length=1000, description="exactly as it is spelled in the text")]
-    most: Annotated[int, Meta(ge=1, le=MOST_USES, description="more occurrences are thinned evenly")] = 200
+    most: Annotated[int, Meta(ge=1, le=MOST_FOUND, description="more occurrences are thinned evenly")] = 200
 
 
 EXAMPLES: dict[type, tuple[dict[str, Any], ...]] = {
