@@ -25,7 +25,7 @@ from elmo.search import nearest
 from elmo.search.index import Index, Query
 from elmo.server.answers import ARROW, NPY, NPZ, NotAcceptable, preferred_type
 from elmo.server.answers import JSON as JSON_TYPE
-from elmo.server.batching import QueueFull
+from elmo.server.batching import Batcher, QueueFull
 from elmo.server.service import ServeConfig, Service
 from elmo.text.tokenizer import WHITESPACE, TextConfig, Tokenizer
 
@@ -132,16 +132,19 @@ def test_a_text_that_is_cut_has_the_sentences_that_are_left(service, monkeypatch
     np.testing.assert_allclose(answer.json(), np.stack(vectors), atol=1e-5)
 
 
-@pytest.mark.parametrize(("packed", "status"), [(True, 200), (False, 400)])
-def test_bodies_may_be_gzip(service, packed, status):
+def test_bodies_may_be_gzip(service):
     body = json.dumps({"inputs": ["a b"] * 300, "normalize": False}).encode()
-    sent = gzip.compress(body) if packed else body
-    headers = JSON | {"content-encoding": "gzip", "accept-encoding": "gzip"}
-    answer = asked(service, lambda client: client.post("/embed", content=sent, headers=headers))
-    assert answer.status_code == status
-    assert (answer.headers.get("content-encoding") == "gzip") == packed
-    other = JSON | {"content-encoding": "br"}
-    assert asked(service, lambda client: client.post("/embed", content=body, headers=other)).status_code == 415
+    packed = gzip.compress(body)
+
+    def sent(content: bytes, encoding: str) -> httpx.Response:
+        headers = JSON | {"content-encoding": encoding, "accept-encoding": "gzip"}
+        return asked(service, lambda client: client.post("/embed", content=content, headers=headers))
+
+    answer = sent(packed, "gzip")
+    assert (answer.status_code, answer.headers["content-encoding"]) == (200, "gzip")
+    for content in (body, packed[:-9], packed + packed):
+        assert sent(content, "gzip").status_code == 400
+    assert sent(body, "br").status_code == 415
 
 
 def test_a_small_gzip_of_a_large_body_is_not_unpacked(service):
@@ -241,6 +244,11 @@ def test_only_tokens_of_accepted_requests_are_counted(service, monkeypatch):
     assert counted() == before
     assert post(service, "/vectors", body).status_code == 200
     assert counted() == before + 5
+
+
+def test_the_length_of_the_queue_is_among_the_metrics(service, monkeypatch):
+    monkeypatch.setattr(Batcher, "waiting", 7)
+    assert service.metrics.registry.get_sample_value("elmo_queue_tokens") == 7
 
 
 def test_what_is_not_answered_in_time_is_given_up(service, monkeypatch):
