@@ -76,7 +76,7 @@ def _perplexities(files: Sequence[JsonFile]) -> Iterator[Section]:
     for file in files:
         try:
             rows += _policies(file)
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"{file.name}: not the output of elmo perplexity --json ({error!r})") from error
     head = ("file", "biLM", "text", "state", "forward", "backward", "mean", "without unknown", "unknown", "vocabulary")
     note = "Full softmax. Only numbers of the same text with the same vocabulary are comparable."

@@ -39,8 +39,10 @@ class Tagger:
             return example_of(task, given)
         parts = given.split("\t")
         whole = replace(self.tokenizer.config, sentences="line") if task.is_of_sentences else None
-        (example,) = task.of_text(parts, self.tokenizer if whole is None else Tokenizer(whole), 0)
-        return example
+        found = task.of_text(parts, self.tokenizer if whole is None else Tokenizer(whole), 0)
+        if len(found) != 1:
+            raise InputError(f"{given[:40]!r} is {len(found)} examples of the task {task.name}; give one in each text")
+        return found[0]
 
     def score(self, examples: Sequence[Any]) -> dict[str, float]:
         """Returns the task's scores, in percent, on labelled examples, which the `read` of its module gives."""

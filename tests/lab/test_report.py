@@ -327,7 +327,10 @@ def test_a_report_of_a_network_that_has_diverged(tmp_path: Path) -> None:
         ("run/record.json", {"rows": []}, "task's"),
         ("biLM/metrics.jsonl", None, "metrics; train"),
         ("biLM/train.json", [], "JSON"),
+        ("biLM/model/config.json", {"card": {"perplexity": [3.5]}}, "train"),
+        ("biLM/model/config.json", {"card": {"perplexity": {"carry": {"mean": "low"}}}}, "train"),
         ("found.json", {"text": [], "vocabulary": None, "perplexity": 3.5}, "output; perplexity"),
+        ("found.json", {"text": [], "vocabulary": None, "perplexity": {"a": {"mean": "b"}}}, "output; perplexity"),
     ],
 )
 def test_damaged_files_are_named(tmp_path: Path, file: str, values: Any, said: str) -> None:
@@ -340,7 +343,7 @@ def test_damaged_files_are_named(tmp_path: Path, file: str, values: Any, said: s
     if isinstance(values, dict) and path.is_file() and values != {"kind": "probe"}:
         values = json.loads(path.read_text(encoding="utf-8")) | values
     path.write_text(json.dumps(values) + "\n", encoding="utf-8")
-    with refused(Path(file).parent.name, *said.split("; ")):
+    with refused(file.partition("/")[0], *said.split("; ")):
         job.write_report([folder], tmp_path / "page.html")
 
 

@@ -119,6 +119,9 @@ def test_a_tagger_takes_tokens_and_text(runs: Path, tmp_path: Path) -> None:
     assert tokens == listed
     assert [each["label"] for each in text["spans"]] == [kind for _, _, kind in spans(text["tags"])]
     assert "f1" in tagger.score(ner.read(write_small(tmp_path, "ner")))
+    for wrong, number in ((" ", 0), ("Nora\tIvo", 2)):
+        with refused(repr(wrong), f"{number} examples", "text"):
+            tagger([wrong])
     with pytest.raises(InputError, match="different tasks"):
         elmo.tasks.load(runs / "ner", runs / "sst5")
     with pytest.raises(AttributeError, match="no attribute 'task'"):
