@@ -36,18 +36,10 @@ NEEDED: dict[str, dict[str, Any]] = {
 """Settings without a default."""
 SENSELESS = (0, -1, 2**63, 1e40, math.nan, math.inf)
 HUGE = 10**12
-SIZES = {"streams", "shares", "window", "devices", "nodes", "accumulate", "negatives", "n_layers", "n_highway"}
-SIZES |= {
-    "k",
-    "batch_tokens",
-    "hidden_size",
-    "hidden_dim",
-    "vectors_dim",
-    "predicate_dim",
-    "feature_dim",
-    "max_width",
-    "n_best",
-}
+SIZES = {
+    "streams", "shares", "window", "devices", "nodes", "accumulate", "negatives", "n_layers", "n_highway", "k",
+    "n_best", "batch_tokens", "hidden_size", "hidden_dim", "vectors_dim", "predicate_dim", "feature_dim", "max_width",
+}  # fmt: skip
 """Settings of which a huge number would take all memory, or a step without end."""
 
 

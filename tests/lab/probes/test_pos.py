@@ -218,11 +218,7 @@ def test_files_of_columns(tmp_path: Path, name: str) -> None:
     [
         ("a.txt", "", "a.txt"),
         ("a.txt", "the DET\noak\n", "a.txt; line 2; 1 column"),
-        (
-            "a.txt",
-            "the\noak\n",
-            "a.txt; token_column=0; tag_column=-1",
-        ),
+        ("a.txt", "the\noak\n", "a.txt; token_column=0; tag_column=-1"),
         ("a.conllx", "1\toak\tNN\n2\tis\tVB\n\n1\tno\tDT\n", "a.conllx; 1; 2; 3; token_column"),
         ("a.conllu", "1\toak\toak\tNOUN\t_\n", "a.conllu"),
         ("a.conllu", "1\toak\toak\tNOUN\n", "a.conllu; line 1; 4 columns"),

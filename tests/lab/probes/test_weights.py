@@ -32,6 +32,17 @@ def mix(shares: list[float], gamma: float) -> dict[str, Any]:
     return {"weights": shares, "gamma": gamma}
 
 
+def collected(*folders: Path, left_out: list[str] | None = None) -> list[weights.WeightRow]:
+    """The rows of these folders; names of mixes without rows are added to `left_out`."""
+    omitted = [] if left_out is None else left_out
+    return weights.collect(weights.WeightsConfig(tuple(map(str, folders))), omitted.append)
+
+
+def panel(place: str, shares: list[float]) -> list[weights.MeanWeightRow]:
+    """The means of one run at one place."""
+    return [weights.MeanWeightRow("ner", "run", place, layer, share, 1.0, 1, 0.0) for layer, share in enumerate(shares)]
+
+
 @pytest.fixture
 def queue(tmp_path: Path) -> Path:
     """What `elmo task compare` leaves of two rows; a seed of one is not done."""
@@ -46,12 +57,12 @@ def queue(tmp_path: Path) -> Path:
 
 
 def test_a_copy_of_a_seeds_folder_is_no_other_seed(queue: Path) -> None:
-    before = weights.collect(weights.WeightsConfig((str(queue),)))
+    before = collected(queue)
     run = queue / "sst-10" / "both"
     shutil.copytree(run / "seed-2", run / "seed-2.bak")
     file = run / "seed-2.bak" / "result.json"
     file.write_text(file.read_text(encoding="utf-8").replace("2.0", "9.0"), encoding="utf-8")  # before it was repeated
-    assert weights.collect(weights.WeightsConfig((str(queue),))) == before
+    assert collected(queue) == before
 
 
 def test_runs_on_several_drives_keep_the_name_of_the_given_folder(queue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,12 +70,12 @@ def test_runs_on_several_drives_keep_the_name_of_the_given_folder(queue: Path, m
         raise ValueError("Paths don't have the same drive")
 
     monkeypatch.setattr(weights.os.path, "commonpath", refuse)
-    rows = weights.collect(weights.WeightsConfig((str(queue / "sst-10"), str(queue / "sst-9"))))
+    rows = collected(queue / "sst-10", queue / "sst-9")
     assert {row.run for row in rows} == {"sst-9/input", "sst-10/both"}
 
 
 def test_rows_are_those_of_the_results_in_order(queue: Path) -> None:
-    rows = weights.collect(weights.WeightsConfig((str(queue),)))
+    rows = collected(queue)
     assert [(r.run, r.place, r.layer, r.seed) for r in rows] == [
         ("sst-9/input", "input", 0, 1),
         ("sst-9/input", "input", 1, 1),
@@ -85,13 +96,13 @@ def test_rows_of_a_translation_models_encoder_say_so(queue: Path) -> None:
     folder = write_run(queue / "sst-9" / "cove", "sst5", {1: {"input": mix(INPUT, 0.5)}})
     result = json.loads((folder / "seed-1" / "result.json").read_text())
     (folder / "seed-1" / "result.json").write_text(json.dumps(result | {"bilm": {"translation": {"pairs": 9}}}))
-    rows = weights.collect(weights.WeightsConfig((str(queue),)))
+    rows = collected(queue)
     assert {row.run for row in rows if row.encoder == "translation"} == {"sst-9/cove"}
     assert {row.run for row in rows if row.encoder == "biLM"} == {"sst-9/input", "sst-10/both"}
 
 
 def test_means_are_over_the_seeds(queue: Path) -> None:
-    means = weights.means(weights.collect(weights.WeightsConfig((str(queue),))))
+    means = weights.means(collected(queue))
     assert [m.seeds for m in means] == [1] * 3 + [2] * 6
     assert [m.weight for m in means] == pytest.approx([*INPUT, 0.4, 0.35, 0.25, 0.2, 0.2, 0.6])
     assert [m.gamma for m in means] == pytest.approx([0.5] * 3 + [2.0] * 3 + [1.5] * 3)
@@ -101,7 +112,7 @@ def test_means_are_over_the_seeds(queue: Path) -> None:
 
 def test_runs_are_named_by_what_they_have_not_in_common(queue: Path, tmp_path: Path) -> None:
     def named(*folders: Path) -> list[str]:
-        return list(dict.fromkeys(row.run for row in weights.collect(weights.WeightsConfig(tuple(map(str, folders))))))
+        return list(dict.fromkeys(row.run for row in collected(*folders)))
 
     both, alone = queue / "sst-10" / "both", write_run(tmp_path / "ner", "ner", {1: {"input": mix(INPUT, 1.0)}})
     assert named(both) == ["both"]
@@ -116,22 +127,22 @@ def test_network_alone_says_its_task(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", "ner", {1: {"input": mix(INPUT, 1.0)}})
     (folder / "config.json").unlink()
     with refused("task"):
-        weights.collect(weights.WeightsConfig((str(folder),)))
+        collected(folder)
     (folder / "seed-1" / "task.json").write_text('{"task": "ner"}')
-    assert {row.task for row in weights.collect(weights.WeightsConfig((str(folder),)))} == {"ner"}
+    assert {row.task for row in collected(folder)} == {"ner"}
 
 
 def test_a_mix_of_one_layer_is_left_out(queue: Path) -> None:
     """`inputs.layers=top` keeps one weight, which is not that of layer 0."""
     top = write_run(queue / "sst-9" / "top", "sst5", {1: {"input": mix([1.0], 0.5), "output": mix([1.0], 2.0)}})
     left_out: list[str] = []
-    rows = weights.collect(weights.WeightsConfig((str(queue),)), left_out.append)
+    rows = collected(queue, left_out=left_out)
     assert {row.run for row in rows} == {"sst-9/input", "sst-10/both"}
     assert left_out == ["sst-9/top, seed 1, input", "sst-9/top, seed 1, output"]
     done = run("probe", "weights", queue)
     assert done.stderr.endswith("2 of 7 mixes\n")
     with refused("mixes"):
-        weights.collect(weights.WeightsConfig((str(top),)))
+        collected(top)
 
 
 def test_a_mean_of_all_layers_is_no_mix_that_was_learned(queue: Path) -> None:
@@ -139,7 +150,7 @@ def test_a_mean_of_all_layers_is_no_mix_that_was_learned(queue: Path) -> None:
     mean = write_run(queue / "sst-9" / "mean", "sst5", {1: {"input": mix([1 / 3] * 3, 0.5)}})
     (mean / "config.json").write_text(json.dumps({"task": "sst5", "inputs": {"layers": "average"}}))
     left_out: list[str] = []
-    rows = weights.collect(weights.WeightsConfig((str(queue),)), left_out.append)
+    rows = collected(queue, left_out=left_out)
     assert {row.run for row in rows} == {"sst-9/input", "sst-10/both"}
     assert left_out == ["sst-9/mean, seed 1, input"]
 
@@ -155,7 +166,7 @@ def test_a_tuned_arm_is_its_best_trial(tmp_path: Path) -> None:
             file.write_text(json.dumps(json.loads(file.read_text()) | {"dev": {"accuracy": score}}))
 
     def shown(*folders: Path) -> list[tuple[str, int, float]]:
-        rows = weights.collect(weights.WeightsConfig(tuple(map(str, folders))))
+        rows = collected(*folders)
         return [(row.run, row.seed, row.weight) for row in rows if row.layer == 0]
 
     assert shown(tmp_path) == [("sst5/input", 1, 0.02), ("sst5/input", 2, 0.02)]
@@ -172,7 +183,7 @@ def test_a_tuned_arm_is_its_best_trial(tmp_path: Path) -> None:
 def test_runs_of_different_tasks_are_no_trials_whatever_their_names(tmp_path: Path) -> None:
     for trial, task in ((1, "sst5"), (2, "snli")):
         write_run(tmp_path / "mine" / f"trial-{trial}", task, {1: {"input": mix([0.5, 0.5], 1.0)}})
-    rows = weights.collect(weights.WeightsConfig((str(tmp_path),)))
+    rows = collected(tmp_path)
     assert {(row.task, row.run) for row in rows} == {("sst5", "mine/trial-1"), ("snli", "mine/trial-2")}
 
 
@@ -180,7 +191,7 @@ def test_runs_of_different_tasks_are_no_trials_whatever_their_names(tmp_path: Pa
 def test_links_are_followed(queue: Path, tmp_path: Path) -> None:
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "first").symlink_to(queue / "sst-9")
-    assert {row.run for row in weights.collect(weights.WeightsConfig((str(tmp_path / "links"),)))} == {"first/input"}
+    assert {row.run for row in collected(tmp_path / "links")} == {"first/input"}
 
 
 @pytest.mark.parametrize(
@@ -198,16 +209,16 @@ def test_bad_result_is_one_line(tmp_path: Path, text: str, said: str) -> None:
     folder = write_run(tmp_path / "run", "ner", {1: {}})
     (folder / "seed-1" / "result.json").write_text(text)
     with refused(folder, *said.split("; ")):
-        weights.collect(weights.WeightsConfig((str(folder),)))
+        collected(folder)
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with refused("folder"):
-        weights.collect(weights.WeightsConfig((str(tmp_path / "missing"),)))
+        collected(tmp_path / "missing")
     with refused("mixes"):
-        weights.collect(weights.WeightsConfig((str(tmp_path),)))
+        collected(tmp_path)
     with refused("runs"):
-        weights.collect(weights.WeightsConfig(()))
+        collected()
 
 
 def test_command_prints_the_means_and_keeps_the_rows(queue: Path, tmp_path: Path) -> None:
@@ -222,7 +233,7 @@ def test_command_prints_the_means_and_keeps_the_rows(queue: Path, tmp_path: Path
     assert figure.read_bytes()[:4] == b"\x89PNG"
     kept = record.read(output)
     assert (kept.name, kept.version, kept.settings) == ("weights", weights.PROBE.version, {"runs": [str(queue)]})
-    assert kept.rows == [vars(row) for row in weights.collect(weights.WeightsConfig((str(queue),)))]
+    assert kept.rows == [vars(row) for row in collected(queue)]
     refusal(run("probe", "weights", queue, "--figure", figure, "--json"), "--overwrite")
     (output / "record.json").write_text("", encoding="utf-8")
     done = run("probe", "weights", queue, "--figure", figure, "--output", output, "--overwrite")
@@ -232,7 +243,7 @@ def test_command_prints_the_means_and_keeps_the_rows(queue: Path, tmp_path: Path
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_drawing_holds_every_number_and_is_the_same_again(queue: Path, tmp_path: Path, dark: bool) -> None:
-    means = weights.means(weights.collect(weights.WeightsConfig((str(queue),))))
+    means = weights.means(collected(queue))
     for name in ("a.svg", "b.svg", "a.png", "b.png"):
         figures.save(figures.layer_weights(means, dark), tmp_path / name)
     for suffix in (".svg", ".png"):
@@ -249,10 +260,7 @@ def sorted_by_place(means: list[weights.MeanWeightRow]) -> list[weights.MeanWeig
 
 
 def test_one_place_is_one_panel(tmp_path: Path) -> None:
-    rows = [
-        weights.MeanWeightRow("ner", "run", "output", layer, share, 1.0, 1, 0.0) for layer, share in enumerate(OUTPUT)
-    ]
-    figure = figures.layer_weights(rows)
+    figure = figures.layer_weights(panel("output", OUTPUT))
     assert [axes.get_title() for axes in figure.axes] == ["at the output"]
     with refused("weights"):
         figures.layer_weights([])
@@ -278,19 +286,14 @@ def test_a_figure_without_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyP
     for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    rows = [
-        weights.MeanWeightRow("ner", "run", "input", layer, share, 1.0, 1, 0.0) for layer, share in enumerate(INPUT)
-    ]
     with refused("pip install", "[probes]"):
-        figures.layer_weights(rows)
+        figures.layer_weights(panel("input", INPUT))
 
 
 def test_drawing_leaves_settings_as_they_were(tmp_path: Path) -> None:
     import matplotlib
 
-    rows = [
-        weights.MeanWeightRow("ner", "run", "input", layer, share, 1.0, 1, 0.0) for layer, share in enumerate(INPUT)
-    ]
+    rows = panel("input", INPUT)
     figures.save(figures.layer_weights(rows), tmp_path / "plain.svg")
     with matplotlib.rc_context({"font.size": 30.0, "svg.hashsalt": "other", "axes.grid": True}):
         before = dict(matplotlib.rcParams)

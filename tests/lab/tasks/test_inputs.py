@@ -179,10 +179,8 @@ def test_penalty_is_that_of_both_mixes(embedder: Embedder) -> None:
 
 def test_gamma_may_be_fixed(embedder: Embedder) -> None:
     read, _ = inputs(embedder, InputConfig(elmo="both", gamma="fixed"))
-    assert {name for name, p in read.named_parameters() if not p.requires_grad} >= {
-        "input_mix.gamma",
-        "output_mix.gamma",
-    }
+    fixed = {name for name, p in read.named_parameters() if not p.requires_grad}
+    assert fixed >= {"input_mix.gamma", "output_mix.gamma"}
 
 
 def test_layer_norm_is_of_every_token(embedder: Embedder) -> None:

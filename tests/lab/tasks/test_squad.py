@@ -27,11 +27,7 @@ QUESTIONS = [
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "questions.json"
     asked = [
-        {
-            "id": name,
-            "question": question,
-            "answers": [{"text": text, "answer_start": CONTEXT.index(text)} for text in answers],
-        }
+        {"id": name, "question": question, "answers": [{"text": t, "answer_start": CONTEXT.index(t)} for t in answers]}
         for name, question, answers in QUESTIONS
     ]
     paragraphs = [{"context": CONTEXT, "qas": asked[:2]}, {"context": CONTEXT[: CONTEXT.index(",")], "qas": asked[2:]}]
@@ -67,7 +63,12 @@ def test_questions_are_read_with_their_passages(path) -> None:
         "in",
         "1712",
         ",",
-        *["and", "the", "Tarn", "fed", "it", "."],
+        "and",
+        "the",
+        "Tarn",
+        "fed",
+        "it",
+        ".",
     ]
     assert examples[0].answers == (Answer("1712", 7, 7), Answer("in 1712", 6, 7))
     assert examples[0].passage is examples[1].passage

@@ -71,15 +71,9 @@ def test_scores_are_those_of_the_equations(examples, elmo, second) -> None:
 def test_phrases_are_examples_of_their_own_in_training(examples) -> None:
     made = sst5.training(examples, sst5.Sst5Config(phrase_tokens=2))
     assert [(" ".join(each.tokens), each.label) for each in made] == [
-        ("The warm soup was quite good", 3),
-        ("warm soup was quite good", 3),
-        ("warm soup", 4),
-        ("was quite good", 2),
-        ("quite good", 2),
-        ("Cold stale bread", 1),
-        ("stale bread", 1),
-        ("Yes", 4),
-    ]
+        ("The warm soup was quite good", 3), ("warm soup was quite good", 3), ("warm soup", 4), ("was quite good", 2),
+        ("quite good", 2), ("Cold stale bread", 1), ("stale bread", 1), ("Yes", 4),
+    ]  # fmt: skip
     assert sst5.training(examples, sst5.Sst5Config(phrase_tokens=7)) == examples
     assert sst5.training(examples, sst5.Sst5Config(phrase_tokens=0)) == examples
     assert [len(each.tokens) for each in sst5.training(examples, sst5.Sst5Config())] == [6, 5, 3, 1], "of four or more"

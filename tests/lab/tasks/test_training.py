@@ -345,14 +345,7 @@ def test_networks_that_cannot_be(task: str, changed: dict[str, Any], said: str) 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("betas", [1.0, 2.0]),
-        ("rho", 1.0),
-        ("weight_decay", -1.0),
-        ("clip_value", -1.0),
-        ("epochs", 0),
-        ("minutes", -1.0),
-    ],
+    [("betas", [1.0, 2.0]), ("rho", 1.0), ("weight_decay", -1), ("clip_value", -1), ("epochs", 0), ("minutes", -1)],
 )
 def test_training_that_cannot_be(tmp_path: Path, name: str, value: Any) -> None:
     with pytest.raises(configs.ConfigError, match=f"training.{name} is "):
