@@ -123,7 +123,7 @@ class Scorer:
     def substitutes_at(
         self, sentence: Sequence[str], positions: Iterable[int], k: int = 10, side: Side = "both"
     ) -> list[list[Substitute]]:
-        """Yields `substitutes` at several positions of a sentence, which is read once."""
+        """Returns `substitutes` at several positions of a sentence, which is read once."""
         if side not in get_args(Side):
             raise InputError(f"side is {side!r}; one of {', '.join(get_args(Side))} is expected")
         check_whole("k", k)

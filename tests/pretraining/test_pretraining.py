@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import sys
-import tomllib
 from dataclasses import replace
 from functools import partial
 from itertools import chain, count, islice
@@ -512,7 +511,6 @@ def test_printed_configuration_makes_the_same_configuration(tmp_path):
     assert configs.to_dict(configs.from_dict(TrainConfig, values)) == values
     recipe = tmp_path / "again.toml"
     recipe.write_text(toml(values), encoding="utf-8")
-    assert tomllib.loads(recipe.read_text())["optim"]["lr"] == 0.5
     second = run("train", recipe, "--print-config")
     assert second.stdout == first.stdout
 

@@ -7,6 +7,7 @@ from unicodedata import is_normalized
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
@@ -38,8 +39,6 @@ def model_of(*steps: str) -> Model:
 
 
 def with_softmax(model: Model) -> Model:
-    import torch
-
     words = ("<S>", "</S>", "<UNK>", "uidit", "caecum")
     weights = {"weight": torch.randn(len(words), 4, generator=torch.Generator().manual_seed(1)), "bias": torch.zeros(5)}
     return replace(model, lm_head=weights, vocabulary=Vocabulary(words))
