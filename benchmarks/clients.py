@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,22 +123,23 @@ def whole(client: Client) -> bool:
 
 def requests(sentences: list[list[str]], count: int, layers: Any, pool: Any, accept: str) -> list[tuple[bytes, int]]:
     """Returns the requests to /vectors as bytes, each with its number of tokens."""
-    made = []
-    for first in range(0, len(sentences), count):
-        part = sentences[first : first + count]
-        body = json.dumps({"sentences": part, "layers": layers, "pool": pool}).encode()
-        head = f"POST /vectors HTTP/1.1\r\nhost: localhost\r\naccept: {accept}\r\ncontent-type: application/json\r\n"
-        made.append((head.encode() + b"content-length: %d\r\n\r\n" % len(body) + body, sum(map(len, part))))
-    return made
+    return posts(sentences, count, "/vectors", accept, lambda part: {"sentences": part, "layers": layers, "pool": pool})
 
 
 def openai_requests(sentences: list[list[str]], count: int, path: str, model: str) -> list[tuple[bytes, int]]:
     """Returns the requests to OpenAI's route as bytes, each with its number of tokens."""
+    return posts(sentences, count, path, "*/*", lambda part: {"model": model, "input": list(map(" ".join, part))})
+
+
+def posts(
+    sentences: list[list[str]], count: int, path: str, accept: str, content: Callable[[list[list[str]]], object]
+) -> list[tuple[bytes, int]]:
+    """Returns a request for every `count` sentences, whose JSON `content` gives."""
     made = []
     for first in range(0, len(sentences), count):
         part = sentences[first : first + count]
-        body = json.dumps({"model": model, "input": [" ".join(sentence) for sentence in part]}).encode()
-        head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        body = json.dumps(content(part)).encode()
+        head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\naccept: {accept}\r\ncontent-type: application/json\r\n"
         made.append((head.encode() + b"content-length: %d\r\n\r\n" % len(body) + body, sum(map(len, part))))
     return made
 

@@ -76,6 +76,7 @@ REDRAWN, LOGGED = 0.1, 30.0
 TICK = 1.0
 """The seconds between two states of a line that only has the time."""
 BAR = 16
+"""The characters of the bar on a terminal."""
 drawn = 0
 """The characters of the line of progress that is on the terminal now."""
 
@@ -119,7 +120,7 @@ class Counter:
             return
         now = time.monotonic()
         self._due = now + (REDRAWN if self._is_live else LOGGED)
-        self._put(self._parts(now, BAR if self._is_live else 0))
+        self._put(self._parts(now))
 
     @contextmanager
     def waiting(self, step: str) -> Iterator[None]:
@@ -150,13 +151,13 @@ class Counter:
         else:
             print_line("  ".join(parts))
 
-    def _parts(self, now: float, bar: int) -> list[str]:
+    def _parts(self, now: float) -> list[str]:
         """Returns the parts of the line, the most important first."""
         of = f" of {self._shown(self._total)}" if self._total else ""
         parts = [f"{self._label}{self._shown(self._done)}{of} {self._what}"]
         share = min(1.0, self._done / self._total) if self._total else 0.0
-        if self._total and bar:
-            parts.append(("#" * round(bar * share)).ljust(bar, "."))
+        if self._total and self._is_live:
+            parts.append(("#" * round(BAR * share)).ljust(BAR, "."))
         fresh, seconds = self._done - self._first, now - self._began
         if fresh > 0 and seconds > 0:
             speed = fresh / seconds

@@ -25,8 +25,8 @@ def install_shims(*, state: StatePolicy | None = None, allennlp: str | None = No
     AllenNLP that the program was written for: masks are int64 in 0.9 and bool since 1.0. Both apply to objects that are
     made afterwards in this process; None leaves a setting as it was.
     """
+    masks_are_bool(allennlp)  # an unknown version is refused before anything is set
     originals.CHOSEN.state = chosen_state(state)
-    masks_are_bool(allennlp)
     originals.CHOSEN.allennlp = originals.CHOSEN.allennlp if allennlp is None else allennlp
     stand_ins = _stand_ins()
     absent = {name for name in stand_ins if not _is_there(name.partition(".")[0])}

@@ -182,10 +182,11 @@ def test_masks_have_the_type_of_the_version(files, version, kind):
     assert Elmo(*files, 1, allennlp="0.9")(ids)["mask"].dtype == torch.int64
 
 
-@pytest.mark.parametrize("options", [{"allennlp": "two"}, {"allennlp": "3"}])
-def test_unknown_choices_are_refused(options):
-    with refused(*options.values()):
-        install_shims(**options)
+@pytest.mark.parametrize("version", ["two", "3"])
+def test_unknown_versions_are_refused_and_change_nothing(version):
+    with refused(version):
+        install_shims(state="carry", allennlp=version)
+    assert originals.CHOSEN.state == "reset"
 
 
 def test_token_embedder(files):
