@@ -133,13 +133,6 @@ def test_stream_leaves_no_mode_behind(bilm):
     assert torch.is_grad_enabled()
 
 
-def test_a_long_sentence_and_a_long_token(bilm):
-    embedder = Embedder(bilm, batch_tokens=64)
-    long, token, short = embedder.embed([["cat"] * 1000, ["x" * 10_000], ["dog"]])
-    assert (long.shape, token.shape, short.shape) == ((3, 1000, 16), (3, 1, 16), (3, 1, 16))
-    np.testing.assert_allclose(token, embedder.embed([["x" * 48]])[0], rtol=0, atol=1e-5)
-
-
 # State
 
 

@@ -434,10 +434,7 @@ def test_autocast_gives_float32_layers_near_the_plain_ones(filters) -> None:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (
-            lambda: CharCnnConfig(max_characters_per_token=5),
-            "max_characters_per_token is 5; 7",
-        ),
+        (lambda: CharCnnConfig(max_characters_per_token=5), "max_characters_per_token is 5; 7"),
         (lambda: CharCnnConfig(filters=()), "filters is []"),
         (lambda: CharCnnConfig(filters=((2, 0),)), "[(2, 0)]"),
         (lambda: CharCnnConfig(n_highway=-1), "n_highway is -1; 0"),
@@ -474,10 +471,7 @@ def test_annotations_refuse_wrong_shapes_and_types(bilm) -> None:
 @pytest.mark.parametrize(
     ("config", "remedy"),
     [
-        (
-            replace(CONFIG, char_cnn=replace(CONFIG.char_cnn, max_characters_per_token=9)),
-            "to_batch(sentences, 9)",
-        ),
+        (replace(CONFIG, char_cnn=replace(CONFIG.char_cnn, max_characters_per_token=9)), "to_batch(sentences, 9)"),
         (replace(CONFIG, char_cnn=None, n_tokens_vocab=7), "vocabulary=model.inputs"),
     ],
 )

@@ -128,17 +128,6 @@ def test_few_rows_forget_where_a_sentence_ends():
     torch.testing.assert_close(both, torch.cat(halves, dim=2), rtol=0, atol=4e-3)
 
 
-@needs_few_rows
-def test_a_sentences_vectors_depend_on_its_batch_by_rounding_alone():
-    sentences = [[f"word{number}" for number in range(length)] for length in (9, 2, 30, 1, *range(1, 40))]
-    embedder = Embedder(model(), device="cpu", precision="int8-weights", library=LIBRARIES[0])
-    together = embedder.embed(sentences)
-    for sentence, expected in zip(sentences, together, strict=True):
-        seen = embedder.embed([sentence])[0]
-        assert torch.cosine_similarity(torch.from_numpy(seen), torch.from_numpy(expected), dim=-1).min() > 0.9999
-        assert (embedder.embed([sentence])[0] == seen).all()
-
-
 def broken(*arguments):
     raise RuntimeError("not implemented")
 

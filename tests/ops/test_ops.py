@@ -51,17 +51,6 @@ def test_lstm_without_gradients_gives_the_same(projection, clips, active, keep, 
             torch.testing.assert_close(seen, expected, rtol=1e-10, atol=1e-12)
 
 
-def test_lstm_gradient_is_that_of_finite_differences() -> None:
-    layer, (inputs, hidden, cell, counts, kept) = lstm_case(True, False, True, True)
-
-    def run(*leaves):
-        return ops.bi_lstm(*leaves, ops.Clips(None, None, 1.0), counts, kept)
-
-    assert torch.autograd.gradcheck(
-        run, (inputs, layer.weight_input, layer.weight_state, layer.bias, layer.weight_projection, hidden, cell)
-    )
-
-
 def test_directions_in_parallel_give_the_same_as_one_after_the_other() -> None:
     layer, arguments = lstm_case(True, True, True, True)
     results = []
