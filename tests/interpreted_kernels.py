@@ -168,5 +168,5 @@ def test_words_in_groups_have_the_vectors_of_words_together():
     char_ids = window()[0]
     char_ids[:5, 6:] = 261  # short words, whose group has less padding
     char_ids[:5, 5] = 260
-    groups = [char_ids[:5, : 6 + encoder.widest], char_ids[5:]]
+    groups = [char_ids[:5, : 6 + encoder.config.widest], char_ids[5:]]
     torch.testing.assert_close(encoder.encode_groups(groups), encoder(char_ids), rtol=1e-5, atol=1e-6)

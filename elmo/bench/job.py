@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from elmo import formats, ops
 from elmo.bench import embedding, machine, process
@@ -13,7 +14,7 @@ from elmo.model.config import LstmConfig
 from elmo.text import corpus
 from elmo.text.tokenizer import Tokenizer
 
-PRECISIONS: tuple[ops.Precision, ...] = ("float32", "bfloat16", "int8", "int8-weights")
+PRECISIONS: tuple[ops.Precision, ...] = get_args(ops.Precision)
 COMPARED = 20
 """The number of sentences whose vectors are compared with those of float32."""
 

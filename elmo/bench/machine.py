@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -92,10 +92,9 @@ def synchronize(device: str | torch.device) -> None:
 def _ways(device: str) -> list[tuple[ops.Precision, Way]]:
     if torch.device(device).type != "cpu":
         return [("float32", "torch"), ("bfloat16", "torch")]
-    precisions: tuple[ops.Precision, ...] = ("float32", "bfloat16", "int8", "int8-weights")
-    ways: list[tuple[ops.Precision, Way]] = [
-        (precision, library) for precision in precisions for library in ops.find_support(precision).libraries
-    ]
+    ways: list[tuple[ops.Precision, Way]] = []
+    for precision in get_args(ops.Precision):
+        ways += [(precision, library) for library in ops.find_support(precision).libraries]
     return [*ways, ("int8", "_int_mm")]
 
 

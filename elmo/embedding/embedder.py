@@ -256,7 +256,7 @@ class Embedder:
 
         Raises InputError, with the row, for a text that is missing (None, NaN) or not a text.
         """
-        if getattr(sentences, "ndim", 1) == 0 and isinstance(sentences, np.ndarray):
+        if isinstance(sentences, np.ndarray) and sentences.ndim == 0:
             sentences = sentences.item()
         if isinstance(sentences, str):
             found = self.embed([sentences], layers, pool, progress=progress, to=cast(Any, to))

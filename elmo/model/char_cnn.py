@@ -55,18 +55,13 @@ class CharCnn(nn.Module):
 
     def forward(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
         """Returns the context-free vectors of the words."""
-        groups, places = _by_length(char_ids, self.widest)
+        groups, places = _by_length(char_ids, self.config.widest)
         return self.encode_groups(groups)[places]
-
-    @property
-    def widest(self) -> int:
-        """The width of the widest filter."""
-        return max(width for width, _ in self.config.filters)
 
     def encode_groups(self, groups: list[Tensor]) -> Float[Tensor, "W P"]:
         """Returns the vectors of words in groups `(w, c)`, each without the padding that its words have in common.
 
-        At least `widest` characters of padding must stay, or all of it if there are fewer.
+        At least `CharCnnConfig.widest` characters of padding must stay, or all of it if there are fewer.
         """
         activation = torch.relu if self.config.activation == "relu" else torch.tanh
         vectors = activation(torch.cat([self._pooled(words) for words in groups]))  # w F
@@ -106,7 +101,7 @@ class PackedCharCnn(ops.PackedModule):
 
     def forward(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
         """Returns what `CharCnn.forward` returns."""
-        char_ids = _without_tail(char_ids, max(width for width, _ in self.config.filters))
+        char_ids = _without_tail(char_ids, self.config.widest)
         return torch.cat([self._encode(words) for words in char_ids.split(WORDS)])
 
     def _encode(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:

@@ -64,12 +64,17 @@ class CharCnnConfig:
         for name, least, why in (
             ("embedding_dim", 1, ""),
             ("n_characters", 2, ": padding and one character"),
-            ("max_characters_per_token", max(width for width, _ in self.filters), ": the widest filter"),
+            ("max_characters_per_token", self.widest, ": the widest filter"),
             ("max_characters_per_token", 3, ": two marks and one character"),
         ):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} is {getattr(self, name)}; at least {least} is expected{why}")
         check_sizes(self, ("n_highway",), least=0, most=MOST_LAYERS)
+
+    @property
+    def widest(self) -> int:
+        """The width of the widest filter."""
+        return max(width for width, _ in self.filters)
 
     @property
     def n_filters(self) -> int:

@@ -54,7 +54,7 @@ class Replay:
         encoder: Any = model.bilm.token_encoder
         self._ids = ids
         self._reader = (LmReader if reader.shares == 1 else SharedReader)(ids, vocabulary, reader, position)
-        self._text = copy_to_device(ids, vocabulary, reader.max_characters, encoder.widest, device)
+        self._text = copy_to_device(ids, vocabulary, reader.max_characters, encoder.config.widest, device)
         shape = len(reader.own_streams), reader.window
         self._places = torch.zeros(shape, dtype=torch.long, device=device)
         self._keep = torch.zeros(shape, dtype=torch.bool, device=device)
