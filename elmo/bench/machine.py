@@ -94,7 +94,7 @@ def _ways(device: str) -> list[tuple[ops.Precision, Way]]:
         return [("float32", "torch"), ("bfloat16", "torch")]
     ways: list[tuple[ops.Precision, Way]] = []
     for precision in get_args(ops.Precision):
-        ways += [(precision, library) for library in ops.find_support(precision).libraries]
+        ways.extend((precision, library) for library in ops.find_support(precision).libraries)
     return [*ways, ("int8", "_int_mm")]
 
 
