@@ -26,12 +26,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from fnmatch import fnmatch
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from elmo.cli.arguments import DEMO_TEXT
 from elmo.embedding.corpus import CorpusProgress, Settings, embed_corpus
 from elmo.embedding.embedder import Embedder
 from elmo.machine import card
@@ -65,7 +65,7 @@ def main() -> None:
 def sentences(rows: int, words: int) -> Iterator[str]:
     """Yields rows of `words` words of prose, which begins again at its end."""
     shared = os.environ.get("ELMO_SHARED")
-    file = Path(shared, "lm", "wiki.test.txt.xz") if shared else Path(str(files("elmo"))) / "assets/demo.txt"
+    file = Path(shared, "lm", "wiki.test.txt.xz") if shared else DEMO_TEXT
     data = file.read_bytes()
     text = (lzma.decompress(data) if shared else data).decode()
     every = itertools.cycle(text.split())

@@ -21,7 +21,6 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ import plain
 import torch
 
 from elmo.bench import job, process
+from elmo.cli.arguments import DEMO_TEXT
 from elmo.formats import Model, native
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
@@ -109,9 +109,7 @@ def parse() -> argparse.Namespace:
     arguments = parser.parse_args()
     if arguments.text is None:
         shared = os.environ.get("ELMO_SHARED")
-        arguments.text = (
-            Path(shared, "lm", "wiki.test.txt.xz") if shared else Path(str(files("elmo"))) / "assets/demo.txt"
-        )
+        arguments.text = Path(shared, "lm", "wiki.test.txt.xz") if shared else DEMO_TEXT
         arguments.pretokenized |= not shared
     return arguments
 

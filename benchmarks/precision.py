@@ -7,13 +7,13 @@ nearest neighbour has their sense (`elmo probe senses`).
 """
 
 import argparse
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 
 import elmo
 from elmo.bench.job import first_sentences
+from elmo.cli.looking import SENSES
 from elmo.search import senses
 from elmo.text.tokenizer import TextConfig, Tokenizer
 
@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=20_000)
     arguments = parser.parse_args()
     sentences = first_sentences(arguments.text, Tokenizer(TextConfig()), arguments.tokens)
-    occurrences = senses.read_occurrences(Path(str(files("elmo") / "assets/senses.tsv")))
+    occurrences = senses.read_occurrences(SENSES)
     exact: list[np.ndarray] = []
     print(
         "| precision | layer | smallest cosine | mean cosine | largest difference | same sense |\n" + "|---" * 6 + "|"
