@@ -4,7 +4,7 @@ import json
 import math
 import os
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -75,7 +75,7 @@ class Run:
         self.folder.mkdir(exist_ok=True)
         self.fabric = launch("cpu", 1, 1, "32-true")
         self.network = nn.Linear(3, 1)
-        optimizer = build_optimizer(self.network.parameters(), self.optim)
+        optimizer = build_optimizer(self.network.parameters(), self.optim, matrices={self.network.weight: (1, 3)})
         self.model, self.optimizer = self.fabric.setup(self.network, optimizer)
 
     def fit(self, steps: int, resume: bool = False, batches: Any = None) -> None:
@@ -262,16 +262,27 @@ def test_metrics_are_means_of_the_steps_since_the_last_record(tmp_path):
     assert third.evaluations == [4, 8]
 
 
-@pytest.mark.parametrize(("stopped", "accumulate"), [*((after, 1) for after in range(1, 10)), (2, 2), (7, 2), (12, 3)])
-def test_resumed_run_is_the_run_that_was_not_interrupted(tmp_path, stopped, accumulate):
+@pytest.mark.parametrize(
+    ("stopped", "accumulate", "name"),
+    [
+        (1, 1, "adamw"),
+        (5, 1, "muon"),
+        (6, 1, "adamw"),
+        (9, 1, "adagrad"),
+        (2, 2, "muon"),
+        (7, 2, "adamw"),
+        (12, 3, "adamw"),
+    ],
+)
+def test_resumed_run_is_the_run_that_was_not_interrupted(tmp_path, stopped, accumulate, name):
     """Also where the checkpoint lies between two records; losses, weights and optimizer bit for bit."""
-    config = LoopConfig(accumulate, log_steps=3, evaluate_steps=4, checkpoint_steps=1)
-    whole = Run(tmp_path / "whole", config=config)
+    config, optim = LoopConfig(accumulate, log_steps=3, evaluate_steps=4, checkpoint_steps=1), replace(PLAIN, name=name)
+    whole = Run(tmp_path / "whole", optim, config)
     whole.fit(10)
-    first = Run(tmp_path / "parts", config=config)
+    first = Run(tmp_path / "parts", optim, config)
     with pytest.raises(RuntimeError, match="stopped"):
         first.fit(10, batches=stopping(stopped))
-    second = Run(tmp_path / "parts", config=config)
+    second = Run(tmp_path / "parts", optim, config)
     second.fit(10, resume=True)
     assert equal(whole.weights(), second.weights())
     assert whole.metrics() == second.metrics()
