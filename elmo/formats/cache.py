@@ -30,14 +30,14 @@ def cache_folder() -> Path:
         raise InputError(f"{named or '~/.cache/elmo'}: no such home folder; name another in ELMO_CACHE") from error
 
 
-def make_folder(folder: Path) -> None:
-    """Creates a folder of the cache. Raises OSError, which names the remedy, if that fails."""
+def make_folder(folder: Path, remedy: str = "name another folder in ELMO_CACHE") -> None:
+    """Creates a folder for a cache. Raises OSError, which names the remedy, if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
-        problem = f"the cache cannot be written ({error.strerror}); name another folder in ELMO_CACHE"
+        problem = f"the cache cannot be written ({error.strerror}); {remedy}"
         raise OSError(error.errno, problem, str(folder)) from error
 
 
