@@ -222,6 +222,21 @@ def run_config(folder: Path, name: str = "run", task: str = "ner", **values: obj
     return configs.from_dict(train.TaskConfig, configs.merge_tables(base, values))
 
 
+def write_recipe(path: Path, **values: object) -> Path:
+    """Writes the settings of `run_config` in the recipe's folder, all but the output."""
+    made = configs.to_dict(run_config(path.parent, **values))
+    path.write_text(as_toml({key: value for key, value in made.items() if key != "output"}), encoding="utf-8")
+    return path
+
+
+def as_toml(values: dict[str, Any], name: str = "") -> str:
+    """Plain values as TOML; what is None is "none"."""
+    plain = {key: value for key, value in values.items() if not isinstance(value, dict)}
+    lines = [f"{key} = {json.dumps('none' if value is None else value)}" for key, value in plain.items()]
+    tables = [as_toml(value, f"{name}{key}.") for key, value in values.items() if isinstance(value, dict)]
+    return "\n".join(([f"[{name[:-1]}]"] if name else []) + lines + tables)
+
+
 def weights_of(folder: Path) -> dict[str, bytes]:
     """The bytes of a network's weights, by name."""
     return {name: tensor.numpy().tobytes() for name, tensor in load_file(folder / "model.safetensors").items()}

@@ -6,13 +6,7 @@ from typing import Any
 
 from elmo import config
 from elmo.cli.arguments import add_quiet, add_verb
-from elmo.cli.settings import (
-    add_settings,
-    only_shows,
-    recipe_and_overrides,
-    require,
-    show,
-)
+from elmo.cli.settings import add_settings, only_shows, recipe_and_overrides, require, show
 from elmo.errors import InputError
 
 GROUP = "the paper's tasks, and what layers know"

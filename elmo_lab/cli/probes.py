@@ -10,25 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from elmo import config
-from elmo.cli.arguments import (
-    BILM_HELP,
-    add_jobs,
-    add_model,
-    add_quiet,
-    add_verb,
-    check_processes,
-    print_json,
-    run_in,
-)
+from elmo.cli.arguments import BILM_HELP, add_jobs, add_model, add_quiet, add_verb, check_processes, print_json, run_in
 from elmo.cli.parser import Parser
-from elmo.cli.settings import (
-    add_settings,
-    config_of,
-    only_shows,
-    recipe_and_overrides,
-    require,
-    show,
-)
+from elmo.cli.settings import add_settings, config_of, only_shows, recipe_and_overrides, require, show
 from elmo.errors import InputError
 from elmo.terminal import Counter, print_line, print_table
 from elmo_lab import RECIPES

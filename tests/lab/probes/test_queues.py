@@ -10,8 +10,7 @@ import pytest
 from command import run
 from refusals import refusal, refused
 from small_results import plant, recipe_of
-from small_tasks import SMALL, write_small
-from tiny import write_tiny
+from small_tasks import SMALL, write_recipe
 
 from elmo import config as configs
 from elmo_lab import RECIPES, record
@@ -247,23 +246,7 @@ def test_efficiency_plans_the_smallest_part_first() -> None:
 def small(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
     """What the runs of both probes are given: a recipe of a tiny task, a tiny biLM."""
     folder = tmp_path_factory.mktemp("queues")
-    write_tiny(folder / "bilm")
-    path = write_small(folder, "ner")
-    (folder / "small.toml").write_text(
-        f"""
-task = "ner"
-train = "{path}"
-dev = "{path}"
-test = "{path}"
-inputs = {{ vectors_dim = 6, min_count = 1, characters = {{ embedding_dim = 3, filters = [[2, 4]] }} }}
-model = {{ hidden_dims = [6] }}
-training = {{ epochs = 2, lr = 0.01 }}
-batch = {{ examples = 3 }}
-cache = {{ folder = "{folder / "cache"}" }}
-""",
-        encoding="utf-8",
-    )
-    recipes = f'recipes=["{folder / "small.toml"}"]'
+    recipes = f'recipes=["{write_recipe(folder / "small.toml", training={"epochs": 2})}"]'
     return [recipes, "settings=[]", "small_settings=[]", "--model", folder / "bilm", "--quiet", "--json"]
 
 

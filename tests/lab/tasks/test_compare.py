@@ -11,7 +11,7 @@ import pytest
 from command import run
 from refusals import refusal, refused
 from small_results import plant, recipe_of, write
-from small_tasks import run_config
+from small_tasks import as_toml, run_config, write_recipe
 from tiny import write_tiny
 
 from elmo import config as configs
@@ -36,18 +36,7 @@ arms = { none = ["inputs.elmo=none"], input = [] }
 @pytest.fixture
 def recipe(tmp_path: Path) -> Path:
     """A recipe of a run that takes no time."""
-    values = configs.to_dict(run_config(tmp_path, training={"epochs": 2}))
-    path = tmp_path / "recipe.toml"
-    path.write_text(_toml({key: value for key, value in values.items() if key != "output"}), encoding="utf-8")
-    return path
-
-
-def _toml(values: Any, name: str = "") -> str:
-    """Plain values as TOML; what is None is "none"."""
-    plain = {key: value for key, value in values.items() if not isinstance(value, dict)}
-    lines = [f"{key} = {json.dumps('none' if value is None else value)}" for key, value in plain.items()]
-    tables = [_toml(value, f"{name}{key}.") for key, value in values.items() if isinstance(value, dict)]
-    return "\n".join(([f"[{name[:-1]}]"] if name else []) + lines + tables)
+    return write_recipe(tmp_path / "recipe.toml", training={"epochs": 2})
 
 
 def compared(tmp_path: Path, recipe: Path, text: str, show: Any = lambda line: None) -> list[dict[str, Any]]:
@@ -77,7 +66,7 @@ def test_a_recipe_of_ones_own_changes_the_default_settings_of_its_task(tmp_path:
     assert "seeds" not in train.read_recipe(own)
     for unset in ((), ("inputs.characters=none", "training.minutes=none", "inputs.vectors=none")):
         whole = made(recipe_of(task), *named, *unset)
-        own.write_text(_toml(configs.to_dict(whole)), encoding="utf-8")
+        own.write_text(as_toml(configs.to_dict(whole)), encoding="utf-8")
         assert made(own) == whole
 
 
