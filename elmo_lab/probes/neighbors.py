@@ -204,7 +204,7 @@ def _show(record: RunRecord) -> Iterator[Block]:
 
 PROBE = Probe(
     name="neighbors",
-    version="1",
+    version="2",
     title="Nearest uses of a word, by layer",
     config=NeighborsConfig,
     run=find_neighbors,
