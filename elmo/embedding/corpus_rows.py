@@ -6,11 +6,9 @@ Parquet files only the footers are read for that.
 """
 
 import glob
-import lzma
 import os
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,13 +26,12 @@ from elmo.embedding.arrow import RecordBatch, as_bytes
 from elmo.embedding.store_parquet import import_pyarrow
 from elmo.errors import InputError
 from elmo.text.characters import is_utf8
-from elmo.text.opening import HEAD, UNREAD, check_encoding, has_old_ends
+from elmo.text.opening import HEAD, UNREAD, check_encoding, has_old_ends, naming_damage
 from elmo.text.records import check_text, suffix_of
 
 CHUNK = 1 << 20
 ROWS_AT_ONCE = 256
 PARQUET = (".parquet", ".pq")
-DAMAGED = (EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile)
 
 
 @dataclass(frozen=True)
@@ -195,17 +192,13 @@ def _opened(name: str, compression: str | None = None) -> OpenFile:
 
 @contextmanager
 def _text(name: str, begin: int = 0) -> Iterator[Any]:
-    try:
+    with naming_damage(name):
         if not begin and infer_compression(inner_address(name)) == "zip":
             _check_members(name)
         with _opened(name, compression="infer") as file:
             if begin:
                 file.seek(begin)  # type: ignore[union-attr]
             yield file
-    except (*DAMAGED, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise InputError(f"{name}: the compressed file is damaged or cut off ({error}); fetch it again") from error
 
 
 def _check_members(name: str) -> None:

@@ -74,14 +74,14 @@ def open_bytes(path: Path) -> Any:
 
 
 @contextmanager
-def naming_damage(path: Path) -> Iterator[None]:
-    """Raises InputError if the block finds that the compressed file `path` is damaged, and other errors as they are."""
+def naming_damage(name: str | Path) -> Iterator[None]:
+    """Raises InputError if the block finds that the compressed file `name` is damaged, and other errors as they are."""
     try:
         yield
-    except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
+    except (EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:  # it is the system's, not gzip's or bz2's
             raise
-        raise InputError(f"{path}: the compressed file is damaged or incomplete ({error}); fetch it again") from error
+        raise InputError(f"{name}: the compressed file is damaged or incomplete ({error}); fetch it again") from error
 
 
 def peek_start(raw: Any) -> bytes:
