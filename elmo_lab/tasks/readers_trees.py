@@ -46,9 +46,10 @@ class Tree:
 def read_trees(path: Path, labels: int = 5, unlabelled: bool = False) -> list[Tree]:
     """Reads the trees of a file, one per line, such as `(3 (2 Good) (2 film))`, with labels from 0 to `labels` - 1.
 
-    The Penn Treebank's escapes are undone. In a file of JSON lines, with a `text` or `sentence` and a `label`, each
-    sentence is a tree of one node. A label may be a fraction from 0 to 1, which is divided into classes of equal width
-    (Socher et al. 2013). With `unlabelled`, such a sentence may lack its label; its tree then has no node.
+    The Penn Treebank's escapes inside words are undone. In a file of JSON lines, with a `text` or `sentence` and a
+    `label`, each sentence is a tree of one node. A label may be a fraction from 0 to 1, which is divided into classes
+    of equal width (Socher et al. 2013). With `unlabelled`, such a sentence may lack its label; its tree then has no
+    node.
     """
     first = next((line for _, line in numbered_lines(path) if line.strip(BLANK)), "")
     if first.lstrip().startswith(("{", "[")):
@@ -96,7 +97,7 @@ def _tree(path: Path, number: int, line: str, labels: int) -> Tree:
                 path, number, f"has {part[0]!r} at character {part.start() + 1}, which is not valid in a tree"
             )
         if word is not None:
-            tokens.append(treebank.unescaped(word))
+            tokens.append(treebank.with_brackets(word))
         if word is not None or close:
             phrase = is_open.pop()
             nodes[phrase] = replace(nodes[phrase], end=len(tokens))

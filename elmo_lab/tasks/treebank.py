@@ -14,8 +14,11 @@ WHOLE = {"``": '"', "''": '"', "`": "'", "/.": ".", "/?": "?"}
 @lru_cache(maxsize=65536)
 def unescaped(token: str) -> str:
     """Returns a token as raw text spells it: brackets, quotation marks, and slashes and stars without a backslash."""
-    if token in WHOLE:
-        return WHOLE[token]
+    return WHOLE[token] if token in WHOLE else with_brackets(token)
+
+
+def with_brackets(token: str) -> str:
+    """Returns a token without the escapes inside words: brackets, and slashes and stars without a backslash."""
     for bracket, name in BRACKETS.items():
         token = token.replace(name, bracket)
     return token.replace("\\/", "/").replace("\\*", "*")

@@ -156,6 +156,14 @@ def test_tree_is_read_and_written(file, tmp_path: Path) -> None:
     assert (tmp_path / "out").read_text() == line.replace("\\/", "/") + "\n"
 
 
+def test_a_tree_keeps_its_quotation_marks(file, tmp_path: Path) -> None:
+    """Networks read them as raw text has them, but a file of predictions has the tokens of its input."""
+    line = "(3 (2 (2 ``) (2 (2 Good) (2 ''))) (2 -RRB-))"
+    trees = readers_trees.read_trees(file(f"{line}\n"))
+    readers_trees.write_trees(tmp_path / "out", trees)
+    assert (tmp_path / "out").read_text() == f"{line}\n"
+
+
 TREES = st.recursive(
     st.text("ab(", min_size=1, max_size=3), lambda part: st.lists(part, min_size=1, max_size=3), max_leaves=8
 )
