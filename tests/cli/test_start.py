@@ -28,7 +28,7 @@ for command in commands:
 
 
 def run_without(blocked: tuple[str, ...], *commands: list[str], code: int = 0) -> str:
-    """What the commands print, in one process that cannot import these packages; each ends with this exit code."""
+    """Returns what the commands print in one process without the blocked packages; each ends with this exit code."""
     given = json.dumps([code, blocked, *commands])
     done = subprocess.run([sys.executable, "-c", PROGRAM, given], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -61,7 +61,7 @@ def test_what_killed_processes_left_goes_or_comes_back(tmp_path: Path, is_there)
 
 
 def test_what_was_left_a_day_ago_goes_when_its_output_is_written(tmp_path: Path, monkeypatch) -> None:
-    """Of a folder, the newest file in it counts: another process may be writing it. One may be of another user."""
+    """A folder is as old as its newest file, since another process may be writing it. One belongs to another user."""
     delete = shutil.rmtree
 
     def of_others(path: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_link_to_itself_is_one_line(tmp_path: Path, arguments: str) -> None:
 
 
 def test_an_array_that_does_not_fit_is_named(tmp_path: Path) -> None:
-    """What numpy raises has neither the file nor the reason of the system."""
+    """NumPy's error has neither the file nor the reason of the system."""
     with refused("counts.npy", "2 written", "--resume", error=OSError), files.run_file(tmp_path / "counts.npy"):
         raise OSError("9 requested and 2 written")
     assert not list(tmp_path.iterdir())

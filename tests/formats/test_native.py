@@ -23,7 +23,7 @@ from elmo.text.vocabulary import SPECIAL, Vocabulary
 
 
 def model() -> Model:
-    """With everything that a model can have; another one at every call."""
+    """Returns a model with all that a model can have, and other weights at every call."""
     return Model(
         CONFIG,
         BiLM(CONFIG).state_dict(),
@@ -123,7 +123,7 @@ def test_a_network_to_be_trained_has_its_own_weights_and_a_frozen_one_shares_the
 
 @pytest.mark.parametrize("kind", ["of the same sizes", "of other sizes"])
 def test_native_model_that_is_replaced_while_it_is_read_is_read_again(tmp_path, monkeypatch, kind):
-    """As by a run that goes on training, or by another conversion."""
+    """A run that goes on training, or another conversion, replaces it."""
     folder, read = saved(tmp_path), native_weights.read_weight
     smaller = BiLMConfig(replace(CONFIG.lstm, n_layers=1), CONFIG.char_cnn)
     later = tiny_model(smaller) if kind == "of other sizes" else model()

@@ -41,7 +41,7 @@ def original(fixture: Path) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("weights", ["lm_weights.hdf5", "elmo_token_embeddings.hdf5"], ids=["characters", "words"])
 def test_carry_gives_what_the_original_gave_for_all_sentences(fixture, sentences, original, weights):
-    """Of its characters, and of its own table of words in their place."""
+    """The original reads characters, or its own table of words in their place."""
     embedder = Embedder.load(fixture / weights, state="carry", batch_size=3)
     assert embedder.bilm.config.n_tokens_vocab == (458 if weights.startswith("elmo") else None)
     for ours, theirs in zip(embedder.embed(sentences, layers="top"), original, strict=True):

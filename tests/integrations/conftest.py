@@ -1,4 +1,4 @@
-"""What the tests of several integrations share. Nothing of elmo is imported here before a fixture needs it."""
+"""The tests of several integrations share these fixtures. Nothing of elmo is imported before a fixture needs it."""
 
 from pathlib import Path
 
