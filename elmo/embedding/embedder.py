@@ -270,7 +270,11 @@ class Embedder:
         stream = self.embed_stream(given, layers, pool)
         if progress is not None and progress is not False:
             stream = _followed(stream, len(given) if hasattr(given, "__len__") else None, progress)
-        return returned_vectors(stream, given, pool, to)
+        found = returned_vectors(stream, given, pool, to)
+        if to == "torch" and pool is not None and not len(found):  # a tensor of no texts has the sizes of one text
+            alone = self._independent(iter([[]]), layer_selector(layers, self.n_layers))
+            found = returned_vectors(map(vector_shaper(layers, pool), alone), [[]], pool, to)[:0]
+        return found
 
     def embed_stream(self, sentences: Any, layers: Layers = "all", pool: Pool | None = None) -> Iterator[np.ndarray]:
         """Yields the arrays of `embed` one at a time and in order, for any number of sentences, at constant memory.

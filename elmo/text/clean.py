@@ -88,7 +88,7 @@ def clean_folder(
     or not at all, and not within its input. `progress` is called with the files done and the total.
 
     Warns of texts that occur twice, of which one is kept. Raises InputError for a file in an unknown encoding, for a
-    language that spaCy does not know, and if nothing is left; raises OSError as `check_output` does.
+    language that spaCy does not know, and if nothing is left of either part; raises OSError as `check_output` does.
     """
     source, output = Path(source), Path(output)
     if not source.is_dir():
@@ -119,6 +119,9 @@ def clean_folder(
                         progress(len(cleaner.files), len(paths))
         if not words[TRAIN]:
             raise InputError(f"{source}: nothing is left to train on of {len(paths)} text files; see what they have")
+        if held and not words[HELDOUT]:
+            names = ", ".join(sorted(path.relative_to(source).as_posix() for path in held)[:3])
+            raise InputError(f"{source}: nothing is left of the files held out ({names}); hold out others: --seed 2")
         if not held:
             (folder / HELDOUT).unlink()
         removed = {what: {"count": count, "first": noted.places[what]} for what, count in noted.counts.items()}

@@ -97,6 +97,8 @@ def test_tensors(embedder):
     for array, tensor in zip(arrays, tensors, strict=True):
         np.testing.assert_array_equal(array, tensor.numpy())
     assert embedder.embed(TEXTS, pool="mean", to="torch").shape == (3, 3, 8)
+    assert embedder.embed([], pool="mean", to="torch").shape == (0, 3, 8)
+    assert embedder.embed([], "concat", "max", to="torch").shape == (0, 24)
     assert embedder.embed(TEXTS[0], "top", to="torch").shape == (9, 8)
 
 

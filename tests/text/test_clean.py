@@ -193,9 +193,11 @@ def test_bad_input_is_one_line_and_nothing_is_written(tmp_path: Path) -> None:
         (str(source), str(tmp_path / "out"), "--heldout-share", "1.5"): ("heldout is 1.5",),
         (str(source),): ("missing",),
     }
+    pages = folder_of(tmp_path / "pages", a=LONG, b="17\n")
+    cases[(str(pages), str(tmp_path / "out"))] = ("b.txt", "--seed")
     for arguments, said in cases.items():
         refusal(run("text", *arguments), *said)
-    assert [entry.name for entry in tmp_path.iterdir()] == ["in"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["in", "pages"]
     assert sorted(entry.name for entry in source.iterdir()) == ["a.txt", "b.txt"]
 
 
