@@ -62,7 +62,6 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         texts_and_tokens(X)
         _, embedder = self._loaded()
         self._check(embedder)
-        self.n_features_out_ = embedder.dim * (embedder.n_layers if listed(self.layers) == "concat" else 1)
         return self
 
     def fit_transform(self, X: Iterable[Any], y: Any = None, **fit_params: Any) -> Any:
@@ -78,7 +77,8 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         chosen = listed(self.layers)
         mixed = chosen not in ("top", "concat") and not isinstance(chosen, int)
         layers: Layers = chosen if self.pool == "max" and mixed else "all"
-        compute: Any = check_memory(self.memory).cache(_pooled, ignore=["embedder"])
+        memory = str(self.memory) if isinstance(self.memory, Path) else self.memory
+        compute: Any = check_memory(memory).cache(_pooled, ignore=["embedder"])
         kept = compute(embedder, texts, layers, self.pool, (reader.sha256, self.precision))
         return kept if kept.ndim == 2 else _mixed(kept, chosen)
 
@@ -101,7 +101,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self.n_features_out_
 
     def _check(self, embedder: Embedder) -> None:
-        """Checks the parameters; scikit-learn wants no checks in __init__."""
+        """Checks the parameters, since scikit-learn wants no checks in __init__, and sets the size of a row."""
         layers = listed(self.layers)
         layer_selector(layers, embedder.n_layers)
         pool: Any = self.pool
@@ -110,6 +110,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         vector_shaper(layers, pool)
         if keeps_layers(layers):
             raise InputError(f"layers is {layers!r}; one vector per text is expected: try 'concat'")
+        self.n_features_out_ = embedder.dim * (embedder.n_layers if layers == "concat" else 1)
 
     def _loaded(self) -> tuple[Reader, Embedder]:
         asked = str(self.model), self.precision, self.device
@@ -135,6 +136,6 @@ def _pooled(
 def _mixed(vectors: Float[np.ndarray, "B N D"], layers: Layers) -> Float[np.ndarray, "B _"]:
     """Selects `layers` after pooling: mixing and the mean (sum) over tokens commute."""
     if layers == "concat":
-        return vectors.reshape(len(vectors), -1)
+        return vectors.reshape(len(vectors), vectors.shape[1] * vectors.shape[2])
     every = torch.from_numpy(vectors.swapaxes(0, 1)[:, :, None])
     return np.ascontiguousarray(layer_selector(layers, len(every))(every)[:, 0].numpy())

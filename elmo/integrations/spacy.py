@@ -180,9 +180,9 @@ class ElmoVectors(Pipe):
     def _set(self, docs: list[Doc]) -> list[Doc]:
         for doc, vectors in zip(docs, self.bilm.read(docs), strict=True):
             doc.tensor = vectors
-            doc.user_token_hooks |= {"vector": _of_token, "similarity": _cosine}
-            doc.user_span_hooks |= {"vector": _mean, "similarity": _cosine}
-            doc.user_hooks |= {"vector": _mean, "similarity": _cosine}
+            doc.user_token_hooks |= {"vector": _of_token, "has_vector": _has_vector, "similarity": _cosine}
+            doc.user_span_hooks |= {"vector": _mean, "has_vector": _has_vector, "similarity": _cosine}
+            doc.user_hooks |= {"vector": _mean, "has_vector": _has_vector, "similarity": _cosine}
         return docs
 
 
@@ -275,6 +275,10 @@ def _mean(part: Doc | Span) -> np.ndarray:
     tensor = part.doc.tensor
     rows = [token.i for token in part if not token.is_space]
     return tensor[rows].mean(axis=0) if rows else np.zeros(tensor.shape[-1], np.float32)
+
+
+def _has_vector(part: Any) -> bool:
+    return bool(part.vector.any())
 
 
 def _cosine(one: Any, other: Any) -> float:

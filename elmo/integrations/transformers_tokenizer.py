@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 from jaxtyping import Int
 from torch import Tensor, nn
 
@@ -26,7 +27,7 @@ except ImportError as error:  # pragma: no cover
     raise InputError(f"ElmoTokenizer needs transformers ({error}): {pip_line('transformers')}") from error
 
 PAD = "<PAD>"
-IGNORED = {"verbose", "return_attention_mask"}
+IGNORED = {"verbose"}
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ class ElmoTokenizer(PreTrainedTokenizer):
         return_tensors: Any = None,
         return_offsets_mapping: bool = False,
         return_special_tokens_mask: bool = False,
+        return_attention_mask: bool | None = None,
         **others: Any,
     ) -> BatchEncoding:
         """Encodes texts as in transformers. Offsets count from the start of the text or, for given words, of the word.
@@ -116,7 +118,9 @@ class ElmoTokenizer(PreTrainedTokenizer):
             wanted = size if strategy.value == "max_length" else None
             ids = nn.functional.pad(ids, (0, 0, 0, max(0, (wanted or 0) - ids.shape[1])))
             encodings = [encoding.padded(ids.shape[1]) for encoding in encodings]
-        columns: dict[str, Any] = {"input_ids": ids, "attention_mask": (ids[:, :, 0] != 0).long()}
+        columns: dict[str, Any] = {"input_ids": ids}
+        if return_attention_mask is not False:
+            columns["attention_mask"] = (ids[:, :, 0] != 0).long()
         lengths = [len(encoding.tokens) for encoding in encodings]
         if not return_tensors or len(set(lengths)) > 1:
             columns = {name: _lists(column, lengths) for name, column in columns.items()}
@@ -150,6 +154,12 @@ class ElmoTokenizer(PreTrainedTokenizer):
     def tokenize(self, text: str, **_: Any) -> list[str]:
         """Returns the words of a text."""
         return list(SplitText.of(text, self._tokenizer).tokens)
+
+    def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:  # type: ignore[override]
+        """Returns the tokens of ids, as `decode` needs them. Raises InputError for words, whose ids may be cut off."""
+        if np.ndim(ids) > 1 or (np.asarray(ids) >= len(self)).any():
+            raise InputError("the ids are those of characters, which are not decoded; batch.tokens(row) has the words")
+        return super().convert_ids_to_tokens(ids, skip_special_tokens)
 
     def get_vocab(self) -> dict[str, int]:
         """Returns only the padding token, since every other token has the ids of its characters instead of one id."""

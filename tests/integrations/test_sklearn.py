@@ -113,8 +113,17 @@ def test_choices_that_change_after_fit_are_checked_again(folder, change, said):
 
 
 def test_names_of_columns(folder):
-    frame = ElmoVectorizer(folder, device="cpu").set_output(transform="pandas").fit_transform(TEXTS)
+    vectorizer = ElmoVectorizer(folder, device="cpu").set_output(transform="pandas")
+    frame = vectorizer.fit_transform(TEXTS)
     assert list(frame.columns[:2]) == ["elmovectorizer0", "elmovectorizer1"]
+    wider = vectorizer.set_params(layers="concat").transform(TEXTS)
+    assert list(wider.columns) == [f"elmovectorizer{number}" for number in range(3 * frame.shape[1])]
+
+
+@pytest.mark.parametrize("layers", ["concat", "top", [0.2, 0.3, 0.5]])
+def test_no_texts_have_rows_of_the_same_size(folder, tmp_path, layers):
+    vectorizer = ElmoVectorizer(folder, layers=layers, device="cpu", memory=tmp_path).fit(TEXTS)
+    assert vectorizer.transform([]).shape == (0, vectorizer.transform(TEXTS).shape[1])
 
 
 @pytest.mark.parametrize(

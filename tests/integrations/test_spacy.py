@@ -60,6 +60,9 @@ def test_vectors_and_similarities_are_those_of_elmo(folder, static):
     docs, means = [nlp(text) for text in TEXTS], expected(folder, pool="mean")
     for doc, mean in zip(docs, means, strict=True):
         np.testing.assert_allclose(doc.vector, mean, rtol=0, atol=1e-6)
+    for doc in docs:
+        assert [token.i for token in doc if token.has_vector] == words(doc)
+        assert doc.has_vector == doc[:].has_vector == bool(words(doc))
     cat, sat = docs[0][1], docs[0][2]
     np.testing.assert_array_equal(cat.vector, docs[0].tensor[1])
     np.testing.assert_allclose(docs[0][1:].vector, docs[0].tensor[1:].mean(axis=0), atol=1e-6)

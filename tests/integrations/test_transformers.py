@@ -204,6 +204,7 @@ def test_the_other_encoders_give_the_ids_of_the_call(folder):
     assert dict(tokenizer.batch_encode_plus(SENTENCES, is_split_into_words=True)) == dict(several)
     assert tokenizer.encode(TEXTS[0], return_tensors="pt").shape == (1, 5, 50)
     assert len(tokenizer.encode(TEXTS[2], truncation=True, max_length=4)) == 4
+    assert list(tokenizer(TEXTS, return_attention_mask=False)) == ["input_ids"]
     for encode in (tokenizer.encode, tokenizer.encode_plus):
         with refused("add_special_tokens"):
             encode("a", add_special_tokens=False)
@@ -217,6 +218,13 @@ def test_a_word_has_no_id(folder):
     for words in ("She", ["She", "wrote"]):
         with refused("'She'", "characters"):
             tokenizer.convert_tokens_to_ids(words)
+    assert tokenizer.decode([0]) == "<PAD>"
+    batch = tokenizer(TEXTS, padding=True, return_tensors="pt")
+    for decode in (tokenizer.decode, tokenizer.convert_ids_to_tokens):
+        with refused("characters", "tokens("):
+            decode(batch["input_ids"][0])
+    with refused("characters", "tokens("):
+        tokenizer.batch_decode(batch["input_ids"])
 
 
 # Training
