@@ -34,8 +34,8 @@ BLOCK = 1 << 18
 IN_MEMORY = 1 << 20
 """A member of at most as many bytes is kept in memory instead of in a temporary file."""
 ZIP_START, GZIP_START = (b"PK\x03\x04", b"PK\x05\x06"), b"\x1f\x8b"
-ZIP_END = 22 + (1 << 16)
-"""The most bytes at the end of a zip that hold its record with the number of members."""
+MOST_DIRECTORY = 46 * MOST_MEMBERS
+"""The most bytes of a zip's directory, which has at least 46 for a member; the number of members may be a lie."""
 TAR_MARK, TAR_MARK_AT = b"ustar", 257
 
 
@@ -155,7 +155,7 @@ def _members(path: Path, changed: int, size: int) -> tuple[SourceFile, ...]:
         found = _zip_members(path) if zipped else _tar_members(path)
     except InputError:
         raise
-    except (zipfile.BadZipFile, tarfile.TarError, NotImplementedError, ValueError, MemoryError, OverflowError) as error:
+    except (zipfile.BadZipFile, tarfile.TarError, RuntimeError, ValueError, MemoryError, OverflowError) as error:
         if not zipped and not path.name.endswith((".tar", ".tar.gz", ".tgz")):
             refuse_known([file_on_disk(path)])
         raise InputError(
@@ -181,21 +181,35 @@ def _members(path: Path, changed: int, size: int) -> tuple[SourceFile, ...]:
 Member = tuple[str, int, Callable[[int], Any]]
 
 
-def _refuse_many(path: Path, remedy: str = "unpack it, and give") -> InputError:
+def _refuse_many(path: str | Path, remedy: str = "unpack it, and give") -> InputError:
     return InputError(
         f"{path}: has more than {MOST_MEMBERS:,} files, too many for a model; {remedy} the model's folder"
     )
 
 
 def _zip_members(path: Path) -> list[Member]:
-    with path.open("rb") as file:  # the number is at the end; zipfile reads all members before it can be asked
-        file.seek(max(0, path.stat().st_size - ZIP_END))
-        _, mark, end = file.read().rpartition(b"PK\5\6")
-    if mark and int.from_bytes(end[6:8], "little") > MOST_MEMBERS:
-        raise _refuse_many(path)
-    with zipfile.ZipFile(path) as archive:
-        infos = [info for info in archive.infolist() if not info.is_dir()]
+    with path.open("rb") as file:
+        infos = [info for info in zip_directory(file, path) if not info.is_dir()]
     return [(info.filename, info.file_size, partial(_copy_of_zipped, path, info)) for info in infos]
+
+
+def zip_directory(file: Any, label: str | Path) -> list[zipfile.ZipInfo]:
+    """Returns what a zip says of its members. Raises InputError if there are too many, and the errors of zipfile."""
+    with zipfile.ZipFile(_SmallReads(file, label)) as archive:  # type: ignore[arg-type]
+        return archive.infolist()
+
+
+class _SmallReads:
+    """A file of which zipfile reads no directory that is too large: it reads all of one before it can be asked."""
+
+    def __init__(self, file: Any, label: str | Path) -> None:
+        self._label = label
+        self.seek, self.tell, self._read = file.seek, file.tell, file.read
+
+    def read(self, size: int = -1) -> bytes:
+        if size > MOST_DIRECTORY:
+            raise _refuse_many(self._label)
+        return self._read(size)
 
 
 def _copy_of_zipped(path: Path, info: zipfile.ZipInfo, count: int) -> Any:

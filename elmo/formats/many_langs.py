@@ -50,7 +50,7 @@ SAMPLE: dict[str, Any] = {
         "max_characters_per_token": 50,
     },
 }
-MOST_DICTIONARY = 200_000_000
+MOST_DICTIONARY = 50_000_000
 """The most bytes of a dictionary; those of published models have about three million."""
 REMEDY = "the weights do not belong to these sizes"
 
@@ -97,7 +97,13 @@ def load(path: Path) -> Model:
 def _examine(path: Path) -> ModelParts:
     """Reads all but the values of the weights, whose shapes are checked."""
     place = path.parent if path.name in (EMBEDDER, ENCODER) else path
-    files = {source.name: source for source in list_files(place)}
+    listed = list_files(place)
+    files = {source.name: source for source in listed}
+    for name in (CONFIG, EMBEDDER, ENCODER, WORDS, CHARACTERS):
+        if len(found := [source.label for source in listed if source.name == name]) > 1:
+            raise InputError(
+                f"{path}: holds several models ({', '.join(found)}); unpack it, and give the folder of one"
+            )
     for name in (CONFIG, EMBEDDER, ENCODER):
         if name not in files:
             raise FileNotFoundError(

@@ -27,6 +27,8 @@ TRAILER = 5
 """The bytes after a block: its compression and its checksum."""
 DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 19: "<f2"}
 """The supported data types, by TensorFlow's codes."""
+MOST_INDEX = 1 << 20
+"""The most bytes of an index; a variable takes about a hundred, and a biLM has some hundreds with its optimizer's."""
 MOST_KEY = 10_000
 """The most bytes of a variable's name. Keys share prefixes with the key before, so a small file can have huge names."""
 DAMAGED = "fetch or copy it again"
@@ -122,7 +124,7 @@ def read_index(index: Path) -> Bundle:
 
 
 def _read_index(index: Path) -> Bundle:
-    entries = dict(_entries(index, read_regular(index)))
+    entries = dict(_entries(index, read_regular(index, MOST_INDEX)))
     if b"" not in entries:
         raise InputError(f"{index}: has no header; a checkpoint of TensorFlow's version 2 is expected")
     header = _fields(entries.pop(b""))
@@ -164,8 +166,12 @@ def _entries(path: Path, data: bytes) -> Iterator[tuple[bytes, bytes]]:
     footer = data[-FOOTER:]
     _, place = _handle(footer, 0)  # the first handle is that of the metaindex block, which is always empty
     (offset, size), _ = _handle(footer, place)
+    left = len(data)
     for _, handle in _block(path, data, offset, size):
         (offset, size), _ = _handle(handle, 0)
+        left -= size + TRAILER
+        if left < 0:  # otherwise a small file could have endless entries
+            raise InputError(f"{path}: its blocks have more bytes than the file ({len(data):,}); {DAMAGED}")
         yield from _block(path, data, offset, size)
 
 

@@ -3,11 +3,13 @@
 `read_state_dict` returns the tensors; `read_state_headers` only their shapes and types, without reading weights.
 """
 
+import pickletools
 import re
 import warnings
 import zipfile
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import torch
@@ -15,7 +17,15 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from elmo.errors import InputError
-from elmo.formats.files import SourceFile
+from elmo.formats.files import SourceFile, zip_directory
+
+PARTS = re.compile(
+    r"collections OrderedDict|torch\._utils _rebuild_\w+|torch\.nn\.parameter Parameter|torch(\.storage)? \w+Storage"
+    r"|torch\.serialization _get_layout|torch [a-z]\w+"
+)
+"""The names that tensors are made of. Others that torch allows, such as bytearray, make much memory of a few bytes."""
+LEGACY_PICKLES = 5
+"""The number of pickles in a file of torch's older layout."""
 
 
 def read_state_dict(source: SourceFile) -> dict[str, Tensor]:
@@ -38,7 +48,8 @@ def read_state_headers(source: SourceFile) -> dict[str, Tensor]:
 
 def _read(source: SourceFile, mode: AbstractContextManager) -> dict[str, Tensor]:
     with source.open() as file:
-        _check_zip(source, file)
+        for pickled in _pickles(source, file):
+            _check_names(source, pickled)
         file.seek(0)
         try:
             with mode, warnings.catch_warnings():
@@ -71,25 +82,32 @@ def _read(source: SourceFile, mode: AbstractContextManager) -> dict[str, Tensor]
 def _refusal(source: SourceFile, error: Exception) -> InputError:
     code = re.search(r"GLOBAL ([\w.]+)", str(error))
     if code or "weights_only" in str(error):  # torch's advice to load the file anyway is omitted
-        asked = f"asks for {code[1]}" if code else "has instructions that no state dict has"
-        return InputError(
-            f"{source.label}: {asked}, which could run a program; only tensors are loaded: get the weights from where"
-            " they were made"
-        )
+        return _foreign(source, f"asks for {code[1]}" if code else "has instructions that no state dict has")
     return _damaged(source, str(error).strip().partition("\n")[0][:200] or type(error).__name__)
+
+
+def _foreign(source: SourceFile, problem: str) -> InputError:
+    return InputError(
+        f"{source.label}: {problem}, which could run a program or fill the memory; only tensors are loaded: get the"
+        " weights from where they were made"
+    )
 
 
 def _damaged(source: SourceFile, reason: object) -> InputError:
     return InputError(f"{source.label}: damaged or incomplete state dict of torch ({reason}); fetch or copy it again")
 
 
-def _check_zip(source: SourceFile, file: Any) -> None:
-    """torch does not compress what it saves; a compressed member could be a bomb."""
+def _pickles(source: SourceFile, file: Any) -> Iterator[Any]:
+    """The pickles of a file, to be read one after another.
+
+    torch does not compress what it saves; a compressed member could be a bomb.
+    """
     if not source.begins_with(b"PK"):
+        for _ in range(LEGACY_PICKLES):
+            yield file
         return
     try:
-        with zipfile.ZipFile(file) as archive:
-            packed = [info for info in archive.infolist() if info.compress_type != zipfile.ZIP_STORED]
+        packed = [info for info in zip_directory(file, source.label) if info.compress_type != zipfile.ZIP_STORED]
     except (zipfile.BadZipFile, NotImplementedError, UnicodeError) as error:
         raise _damaged(source, error) from error
     if packed:
@@ -97,3 +115,18 @@ def _check_zip(source: SourceFile, file: Any) -> None:
             f"{source.label}: {packed[0].filename} is compressed ({packed[0].compress_size:,} bytes for"
             f" {packed[0].file_size:,}); torch does not compress: get the original weights"
         )
+    with zipfile.ZipFile(file) as archive:
+        for info in archive.infolist():
+            if info.filename.endswith(".pkl"):
+                with archive.open(info) as pickled:
+                    yield pickled
+
+
+def _check_names(source: SourceFile, pickled: Any) -> None:
+    """Raises InputError for the first name in a pickle that no tensor needs; torch itself refuses damaged pickles."""
+    name = None
+    with suppress(ValueError, RuntimeError, zipfile.BadZipFile, zlib.error):
+        names = (str(value) for code, value, _ in pickletools.genops(pickled) if code.name == "GLOBAL")
+        name = next((name for name in names if not PARTS.fullmatch(name)), None)
+    if name is not None:
+        raise _foreign(source, f"asks for {name.replace(' ', '.')}")

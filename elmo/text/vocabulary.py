@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 SPECIAL = (BOS, EOS, UNKNOWN)
 SKIPPED = "!!!MAXTERMID"  # this line of some published vocabularies has no row in their weights
+MOST_BYTES, MOST_WORDS = 1 << 27, 1 << 24
+"""The most bytes of a vocabulary, unpacked, and the most lines."""
 MOST_UNPACKED = 200
 """The most times that a vocabulary may be larger than its gzip file; 2 to 4 times are usual."""
 LONG = 64
@@ -92,7 +94,7 @@ class Vocabulary:
 
         With `distinct`, blank and repeated lines, which some published files have, are refused: no token has such ids.
         """
-        return cls.parse(read_regular(path), str(path), distinct)
+        return cls.parse(read_regular(path, MOST_BYTES), str(path), distinct)
 
     @classmethod
     def parse(cls, raw: bytes, name: str, distinct: bool = False) -> "Vocabulary":
@@ -103,6 +105,8 @@ class Vocabulary:
             raise InputError(
                 f"{name}: damaged or incomplete gzip file ({error}); fetch or compress it again"
             ) from error
+        if raw.count(b"\n") > MOST_WORDS:
+            raise InputError(f"{name}: has more than {MOST_WORDS:,} lines; give a word list, one word per line")
         try:
             text = raw.decode("utf-8").removeprefix("\ufeff")
         except UnicodeDecodeError as error:
@@ -141,12 +145,12 @@ def _check_distinct(lines: Iterable[str], name: str) -> None:
 
 def _decompressed(raw: bytes, name: str) -> bytes:
     """Unpacks a gzip file, up to a limit, since the file does not bound the size of its text."""
-    most = MOST_UNPACKED * len(raw)
+    most = min(MOST_UNPACKED * len(raw), MOST_BYTES)
     with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
         text = file.read(most + 1)
     if len(text) > most:
         raise InputError(
-            f"{name}: {len(raw):,} bytes unpack to more than {most:,}; no word list compresses so well, do not use it"
+            f"{name}: {len(raw):,} bytes unpack to more than {most:,}; no word list is so large, do not use it"
         )
     return text
 

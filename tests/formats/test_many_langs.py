@@ -109,6 +109,18 @@ def test_many_langs_archive_is_read_in_place(tmp_path):
         check_vectors(elmo.load(tmp_path / f"{kind}.zip"), "both")
 
 
+def test_many_langs_archive_of_two_models_is_refused(tmp_path):
+    """One model would get files of the other."""
+    path = tmp_path / "two.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in (DATA / "both").iterdir():
+            archive.write(file, f"a/{file.name}")
+        archive.write(DATA / "both" / "encoder.pkl", "b/encoder.pkl")
+    for read in (formats.describe, formats.load):
+        with refused("two.zip", "a/encoder.pkl", "b/encoder.pkl", "unpack"):
+            read(path)
+
+
 @pytest.mark.parametrize("file", [many_langs.EMBEDDER, many_langs.ENCODER])
 def test_many_langs_model_may_be_given_by_a_file_of_weights(file):
     for name in ("both", "words"):  # the old layout of torch, and the new one, which is a zip

@@ -37,6 +37,7 @@ import elmo
 from elmo import formats
 from elmo.errors import InputError
 from elmo.formats.files import BOMB_FROM, SourceFile, is_archive, list_files
+from elmo.text.vocabulary import MOST_BYTES, MOST_WORDS, Vocabulary
 
 WEIGHTS = random_weights(CHARACTERS, 1)
 FILES = {"options.json": as_json(CHARACTERS), "model.hdf5": as_hdf5(WEIGHTS)}
@@ -125,6 +126,17 @@ def test_no_instruction_is_followed_and_no_advice_to_follow_it_repeated(tmp_path
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("legacy", [False, True], ids=["zip", "legacy"])
+def test_no_memory_is_filled_by_what_no_tensor_needs(tmp_path, legacy):
+    """torch allows bytearray, and a number of a few bytes says how large it is."""
+    bomb = b"\x80\x02cbuiltins\nbytearray\nJ" + (200_000_000).to_bytes(4, "little") + b"\x85R."
+    state = as_torch(STATE, legacy)
+    first = state.index(b".") + 1
+    weights = state[:first] + bomb + state[first:] if legacy else pickled(bomb)  # the second of several pickles
+    path = write_tar(tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": weights})
+    cannot_load(path, "weights.th", "bytearray", "only tensors")
+
+
 def test_a_torch_file_that_is_compressed_is_refused(tmp_path):
     with zipfile.ZipFile(io.BytesIO(as_torch(STATE))) as whole:
         members = {name: whole.read(name) for name in whole.namelist()}
@@ -165,6 +177,15 @@ def test_a_tar_that_announces_more_than_there_is_is_refused(tmp_path, kind, size
     path = tmp_path / "model.tar"
     path.write_bytes(tar_header(b"a", b"\x80" + size.to_bytes(11, "big"), kind) + bytes(2048))
     cannot_load(path, "model.tar", "damaged", "copy it again")
+
+
+@pytest.mark.parametrize("kind", [b"x", b"L", b"K"])
+def test_headers_of_a_tar_that_follow_one_another_for_ever_are_refused(tmp_path, kind):
+    """tarfile calls itself for each."""
+    body = b"9 a=bcd\n".ljust(512, b"\0")
+    path = tmp_path / "model.tar"
+    path.write_bytes((tar_header(b"a", b"00000000010\0", kind) + body) * 2000 + tar_header(b"b", b"00000000000\0"))
+    cannot_load(path, "model.tar", "damaged")
 
 
 @pytest.mark.parametrize("field", ["GNU.sparse.map=a,b", "GNU.sparse.size=abc", "GNU.sparse.name=x"])
@@ -265,6 +286,19 @@ def test_a_zip_that_lies_about_its_sizes_is_read_no_further_than_it_goes(tmp_pat
         assert member.read(size) == FILES["model.hdf5"]
 
 
+@pytest.mark.parametrize("where", ["a zip", "weights"])
+def test_a_zip_that_lies_about_its_number_of_members_is_refused(tmp_path, where):
+    file, path = io.BytesIO(), tmp_path / "model.zip"
+    with zipfile.ZipFile(file, "w") as archive:
+        for number in range(10_001):
+            archive.writestr(f"options{number}.json", b"")
+    lie = file.getvalue()[:-14] + struct.pack("<HH", 1, 1) + file.getvalue()[-10:]
+    path.write_bytes(lie)
+    if where == "weights":
+        path = write_tar(tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": lie})
+    cannot_load(path, "model.", "10,000")
+
+
 def test_a_json_bomb_is_no_candidate(tmp_path):
     for data in (b"[" * 2_000_000, b'{"lstm": ' * 50_000, b'{"lstm": {"dim": ' + b"9" * 5000 + b"}}"):
         cannot_load(write_folder(tmp_path / "model", {**FILES, "options.json": data}))
@@ -276,6 +310,17 @@ def test_a_bomb_of_a_vocabulary_is_refused(tmp_path):
     cannot_load(write_folder(tmp_path / "model", files), "vocab.txt.gz", "unpack to more than")
     files = {**WORD_FILES, "vocab.txt": b"a\n" * 1_000_000}
     cannot_load(write_folder(tmp_path / "more", files), "vocab.txt", "too many")
+
+
+@pytest.mark.parametrize("lines", [False, True])
+def test_a_vocabulary_that_would_fill_the_memory_is_refused(tmp_path, lines):
+    path = tmp_path / "vocab.txt"
+    path.write_bytes(bytes(3))
+    os.truncate(path, MOST_BYTES + 1)  # a file of holes
+    if lines:
+        path.write_bytes(b"\n" * (MOST_WORDS + 1))
+    with refused("vocab.txt", "more than"):
+        Vocabulary.load(path)
 
 
 @pytest.mark.parametrize("compression", [None, "gzip"])

@@ -235,7 +235,9 @@ def masked_crc32c(data: bytes) -> int:
     return ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def write(folder: Path, entries: dict[str, bytes], header: bytes = b"", numbers: bytes = b"", kind: int = 0) -> Bundle:
+def write(
+    folder: Path, entries: dict[str, bytes], header: bytes = b"", numbers: bytes = b"", kind: int = 0, times: int = 1
+) -> Bundle:
     """A checkpoint of many blocks, read again."""
     items = [(b"", header or message((1, 1))), *sorted((name.encode(), value) for name, value in entries.items())]
     data, index = b"", []
@@ -244,7 +246,7 @@ def write(folder: Path, entries: dict[str, bytes], header: bytes = b"", numbers:
         index.append((items[min(begin + 2, len(items) - 1)][0] + b"~", varint(len(data)) + varint(len(part) - 5)))
         data += part
     places = []
-    for part in (block([]), block(index)):
+    for part in (block([]), block(index * times)):
         places.append(varint(len(data)) + varint(len(part) - 5))
         data += part
     data += b"".join(places).ljust(40, b"\0") + struct.pack("<Q", 0xDB4775248B80FB57)
@@ -274,6 +276,24 @@ def test_bundle_whose_names_grow_from_entry_to_entry_is_refused(tmp_path):
     entries = {"a" * (1_000 * number): variable([1], 0, 4, 0) for number in range(1, 12)}
     with refused(".index", "11,00"):
         write(tmp_path, entries)
+
+
+def test_bundle_whose_blocks_are_named_again_and_again_is_refused(tmp_path):
+    """The entries would have the square of the file's size."""
+    entries = {f"{number:04}": variable([1], 0, 4, 0) for number in range(300)}
+    with refused(".index", "blocks have more bytes"):
+        write(tmp_path, entries, times=20)
+
+
+def test_bundle_whose_index_has_holes_is_refused(tmp_path):
+    write(tmp_path, {"a": variable([1], 0, 4, 0)})
+    index = index_of(tmp_path / "other.ckpt")
+    end = index.read_bytes()[-48:]
+    with index.open("r+b") as file:
+        file.seek(1 << 30)
+        file.write(end)
+    with refused(".index", "too many"):
+        read_index(index)
 
 
 @pytest.mark.parametrize(
