@@ -203,12 +203,15 @@ def score_verb(arguments: argparse.Namespace) -> None:
     scorer = Scorer(model)
     lines = FileLines(arguments.text)
     records = read_records(lines, "text", tokenizer_of(model.text, arguments))
+    number = 0
     # On a terminal, the scores themselves show the progress.
     with Counter("sentences", arguments.quiet or sys.stdout.isatty()) as counter:
         scored = pair_results(records, lambda record: record.tokens, scorer.score)
         for number, (record, scores) in enumerate(scored, 1):
             _print_scores(record, scores, arguments.json)
             counter.update(number, lines.total(number))
+    if not number:
+        raise InputError(f"{arguments.text}: has no sentences; text is expected")
 
 
 def _print_scores(record: Any, scores: Any, as_json: bool) -> None:

@@ -174,7 +174,9 @@ class Embedder:
         return f"<Embedder: {vectors}, {self.precision}, state {self.state!r}, on {self.device}>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("an Embedder cannot be pickled; load the model in each process: elmo.load(path)")
+        raise TypeError(
+            "an Embedder cannot be copied or pickled; share it, or load the model in each process: elmo.load(path)"
+        )
 
     @property
     def n_layers(self) -> int:

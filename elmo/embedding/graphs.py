@@ -91,7 +91,7 @@ class GraphReader:
         self, inputs: Float[Tensor, "2 T B P"], state: LstmState, active: list[int], keep: Bool[Tensor, "2 T B"]
     ) -> tuple[Float[Tensor, "L 2 T B P"], LstmState]:
         steps, rows = inputs.shape[1:3]
-        there = torch.arange(rows) < torch.tensor(active)[:, None]
+        there = torch.arange(rows, device="cpu") < torch.tensor(active, device="cpu")[:, None]
         live = there.float().to(inputs.device)
         parts, start = [], 0
         most = max(count for count in STEPS if count * _round_up(rows, ROWS) <= MOST_TOKENS or count == STEPS[0])

@@ -19,8 +19,9 @@ from elmo.embedding.layers import Layers
 from elmo.embedding.parts import embedded_in_parts, written_in_parts
 from elmo.embedding.pooling import Pool
 from elmo.embedding.store import Dtype, write_vectors
-from elmo.errors import InputError
+from elmo.errors import InputError, path_of
 from elmo.text import corpus, opening
+from elmo.text.given import check_outer, no_text, place_of
 from elmo.text.irregular import IrregularPlaces
 from elmo.text.records import Kind, TextRecord, kind_of, read_records
 from elmo.text.tokenizer import WHITESPACE, Tokenizer
@@ -70,10 +71,11 @@ def embed_file(
     Raises InputError (invalid UTF-8, no line at all) and OSError (no such file, the output exists, a full disk), and
     leaves nothing behind except what `resume` keeps.
     """
-    named_output = Path(output)
+    named_output = path_of("the output", output)
+    index = None if index is None else path_of("the index", index)
     output = real_path(named_output) if resume else named_output  # a link's target is written in parts
     _check_outputs(source, output, index, overwrite)
-    lines, name = (FileLines(source), source) if isinstance(source, str | Path) else (source, "input")
+    lines, name = (FileLines(source), source) if isinstance(source, str | Path) else (_given_lines(source), "input")
     kind = kind or kind_of(name)
     if kind == "text" and tokenizer is None:
         tokenizer = Tokenizer(embedder.text or WHITESPACE)
@@ -160,6 +162,14 @@ class FileLines:
         return corpus.estimate(done, self._read, corpus.size_of(Path(self._source)))
 
 
+def _given_lines(lines: Iterable[str]) -> Iterator[str]:
+    """The lines that a caller gives, without line ends. Raises InputError for what is no line."""
+    for number, line in enumerate(check_outer(lines, "a file or a list of lines is expected")):
+        if not isinstance(line, str):
+            raise no_text(line, place_of("line", number, lines), "a string is expected")
+        yield str(line).rstrip("\r\n")
+
+
 def read_lines(source: str | Path) -> Iterator[str]:
     """Yields the lines of a text file, or of standard input for "-", without line ends."""
     if str(source) != "-":
@@ -174,7 +184,7 @@ def read_lines(source: str | Path) -> Iterator[str]:
 
 def _standard_input(raw: Any) -> Iterator[str]:
     """The lines of standard input, each as soon as it arrives, unless lines end with carriage returns alone."""
-    name, first = "standard input", opening.peek_start(raw)
+    name, first = opening.STANDARD_INPUT, opening.peek_start(raw)
     opening.check_encoding(first, name)
     ends = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+") if opening.has_old_ends(first) else None
     irregular = IrregularPlaces(name)
@@ -190,7 +200,6 @@ def _standard_input(raw: Any) -> Iterator[str]:
             rest = line[error.start :] + raw.read(opening.HEAD)
             raise opening.broken_byte(name, (number, column), rest, valid, error.reason) from error
         valid += not text.isascii()
-        if "\r" in text:
-            irregular.note("a carriage return within a line", number)
+        corpus.note_controls(irregular, text, number)
         yield text.removeprefix(opening.MARK)
     irregular.tell()

@@ -36,14 +36,14 @@ def concatenate_layers(layers: Float[np.ndarray, "N T D"]) -> Float[np.ndarray, 
 
 
 def pool_tokens(vectors: Float[np.ndarray, "*N T D"], pool: Pool) -> Float[np.ndarray, "*N D"]:
-    """Returns the mean, maximum or sum over tokens; zeros if there are no tokens."""
+    """Returns the mean, maximum or sum over tokens, of the vectors' type; zeros if there are no tokens."""
     tokens = vectors.shape[-2]
     if not tokens:
-        return np.zeros((*vectors.shape[:-2], vectors.shape[-1]), np.float32)
+        return np.zeros((*vectors.shape[:-2], vectors.shape[-1]), vectors.dtype)
     if pool == "max":
         return vectors.max(axis=-2)
     total = vectors.sum(axis=-2, dtype=np.float64)  # float32 is inexact for proteins of tens of thousands of residues
-    return (total / tokens if pool == "mean" else total).astype(np.float32)
+    return (total / tokens if pool == "mean" else total).astype(vectors.dtype)
 
 
 def unit_vectors(vectors: Float[np.ndarray, "*N D"]) -> Float[np.ndarray, "*N D"]:

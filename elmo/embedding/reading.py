@@ -177,7 +177,7 @@ class _Coming:
     def of(cls, selected: Tensor, start: int, direction: int) -> "_Coming":
         if not selected.is_cuda:
             return cls(selected.cpu(), None, start, direction)
-        there = torch.empty(selected.shape, dtype=selected.dtype, pin_memory=True)  # pinned memory is copied to at once
+        there = torch.empty(selected.shape, dtype=selected.dtype, device="cpu", pin_memory=True)  # copied to at once
         there.copy_(selected, non_blocking=True)
         arrived = torch.cuda.Event()
         arrived.record()
@@ -207,7 +207,7 @@ def _token_vectors(
 
 def _keep(rows: list[_Row], start: int, end: int) -> Bool[Tensor, "T B"]:
     """A mask of the states to keep: False where a sentence follows another one in its row."""
-    keep = torch.ones(end - start, len(rows), dtype=torch.bool)
+    keep = torch.ones(end - start, len(rows), dtype=torch.bool, device="cpu")
     for number, row in enumerate(rows):
         for begin in row.begins[1:]:
             if start <= begin < end:

@@ -87,6 +87,8 @@ def cosine_similarities(a: Float[np.ndarray, "*A D"], b: Float[np.ndarray, "*B D
 
 def given_vectors(given: Any) -> Float[np.ndarray, "*A D"] | None:
     """Returns vectors that a caller gives as arrays, tensors, a column or lists of numbers; None if `given` is text."""
+    if getattr(getattr(given, "dtype", None), "kind", "") == "O":
+        given = list(given)  # a column of vectors, or of texts
     first = given
     while isinstance(first, list | tuple) and len(first):
         if any(isinstance(each, str) for each in first):

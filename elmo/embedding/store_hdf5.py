@@ -9,7 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from elmo.embedding.store_rows import NUMBERS_AT_ONCE, as_stored, to_json, without_tokens
+from elmo.embedding.store_rows import NUMBERS_AT_ONCE, as_stored, row_number, to_json, without_tokens
 from elmo.formats.hdf5 import Hdf5Output
 
 INDEX, TOKENS = "sentence_to_index", "tokens"
@@ -105,13 +105,13 @@ class Hdf5Vectors:
         return self._rows
 
     def __getitem__(self, row: int) -> np.ndarray:
-        return self._file[str(range(self._rows)[row])][()]  # type: ignore[index, return-value]
+        return self._file[str(row_number(row, self._rows))][()]  # type: ignore[index, return-value]
 
     def tokens(self, row: int) -> list[str]:
         """The tokens of a row."""
         if TOKENS not in self._file:
             raise without_tokens(self._path)
-        return json.loads(self._file[TOKENS][range(self._rows)[row]])  # type: ignore[index, arg-type]
+        return json.loads(self._file[TOKENS][row_number(row, self._rows)])  # type: ignore[index, arg-type]
 
     def close(self) -> None:
         self._file.close()

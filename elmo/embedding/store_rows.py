@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from numbers import Integral
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from elmo.errors import Failure, InputError
+from elmo.errors import Failure, InputError, shown
 from elmo.text.characters import is_utf8
 
 NUMBERS_AT_ONCE = 1 << 22
@@ -38,6 +40,13 @@ def to_json(value: str | Sequence[str]) -> str:
     """Returns JSON, which is escaped only if a string contains something that UTF-8 cannot express."""
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isascii() or is_utf8(text) else json.dumps(value)
+
+
+def row_number(row: Any, rows: int) -> int:
+    """Returns the number of a row of `rows`, where -1 is the last. Raises InputError for a slice, IndexError beyond."""
+    if not isinstance(row, Integral):
+        raise InputError(f"row is {shown(row)}; the number of one row is expected, as in [rows[n] for n in range(9)]")
+    return range(rows)[int(row)]
 
 
 def without_tokens(path: Path) -> InputError:

@@ -12,7 +12,7 @@ import numpy as np
 
 from elmo.embedding.pooling import Shaping
 from elmo.errors import InputError, check_whole, did_you_mean, shown
-from elmo.text.given import TEXTS, check_outer, check_sentence, no_text, place_of
+from elmo.text.given import TEXTS, check_outer, check_sentence, has_items, no_text, place_of
 from elmo.text.records import Span, text_records
 from elmo.text.tokenizer import Tokenizer
 
@@ -168,7 +168,7 @@ def told_apart(given: Any) -> tuple[bool, Iterator[Any]]:
     _warn_of_tokens(given)
     rows = iter(given)
     for first in rows:
-        if isinstance(first, bytes | bytearray) or not isinstance(first, str | SplitText | Iterable):
+        if not isinstance(first, str | SplitText) and not has_items(first):
             raise no_text(first, place_of("text", 0, given), ONE_KIND)
         return isinstance(first, str | SplitText), chain([first], rows)
     return False, rows
@@ -196,7 +196,7 @@ def texts_and_tokens(given: Any) -> list[Text]:
     for row, text in enumerate(check_outer(given, TEXTS)):
         if isinstance(text, str):
             found.append(text)
-        elif isinstance(text, Iterable) and not isinstance(text, bytes | bytearray):
+        elif has_items(text):
             found.append(check_sentence(text, row, given))
         else:
             raise no_text(text, place_of("text", row, given), "a string or a list of tokens is expected")

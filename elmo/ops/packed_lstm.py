@@ -175,7 +175,7 @@ def _read_compiled(
     part = slice(start, start + chunk)
     out = outputs[part]
     rows = [out.shape[1]] * len(out) if active is None else active[part]
-    place = torch.arange(len(product)).view(len(out), rows[0]) if place is None else place
+    place = torch.arange(len(product), device=product.device).view(len(out), rows[0]) if place is None else place
     assert isinstance(packed.state, CompiledProduct)
     assert packed.projection is None or isinstance(packed.projection, CompiledProduct)
     forget = None if keep is None else keep[part]

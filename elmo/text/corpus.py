@@ -34,7 +34,8 @@ def expand_patterns(patterns: Iterable[str | Path]) -> list[Path]:
         found = [name] if Path(name).exists() else glob.glob(name, recursive=True)  # noqa: PTH207
         files = [Path(path) for path in found if not Path(path).is_dir()]
         if not files:
-            kind = "is a folder" if Path(name).is_dir() else "matches no file"
+            kind = "standard input is not read here" if name == "-" else "matches no file"
+            kind = "is a folder" if Path(name).is_dir() else kind
             raise InputError(f"{name}: {kind}; name a text file (.txt, .gz, .xz) or a pattern such as 'corpus/*.txt'")
         paths.update(files)
     if not paths:
@@ -66,10 +67,7 @@ def placed_lines(
                 if whole and len(text) >= max_characters and not text.endswith("\n"):
                     raise long_line(path, number, max_characters)
                 line, rest = _cut(text, max_characters)
-                if "\r" in line:
-                    irregular.note("a carriage return within a line", number)
-                if "\0" in line.rstrip(END_OF_FILE):
-                    irregular.note("a NUL, which no text has, within a line", number)
+                note_controls(irregular, line, number)
                 if line.strip() or not is_remainder:  # the blank rest of a split line is not a blank line
                     yield line if is_remainder else line.removeprefix(MARK), number, first
                 is_remainder = not text.endswith("\n")
@@ -81,6 +79,14 @@ def placed_lines(
     except UnicodeDecodeError as error:
         raise not_utf8(path) from error
     irregular.tell()
+
+
+def note_controls(irregular: IrregularPlaces, line: str, number: int) -> None:
+    """Notes the characters within a line that no text has."""
+    if "\r" in line:
+        irregular.note("a carriage return within a line", number)
+    if "\0" in line.rstrip(END_OF_FILE):
+        irregular.note("a NUL, which no text has, within a line", number)
 
 
 def long_line(source: str | Path, number: int, most: int) -> InputError:

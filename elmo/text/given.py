@@ -60,10 +60,15 @@ def check_outer(given: Any, expected: str) -> Any:
         raise InputError(f"a {type(given).__name__} is given, which has no order; {expected}")
     if getattr(given, "ndim", 1) > 1 and hasattr(given, "iloc"):
         raise InputError("a table is given; name one of its columns, such as frame['text']")
-    is_one_thing = isinstance(given, bytes | bytearray | type) or getattr(given, "ndim", 1) == 0
-    if is_one_thing or not isinstance(given, Iterable):
+    if not has_items(given):
         raise InputError(f"{shown(given)} is given; {expected}{'' if is_missing(given) else _how(given)}")
     return given
+
+
+def has_items(given: Any) -> bool:
+    """Returns whether a value has items in an order, as bytes, an array of no axes and a class do not."""
+    is_one_thing = isinstance(given, bytes | bytearray | type) or getattr(given, "ndim", 1) == 0
+    return isinstance(given, Iterable) and not is_one_thing
 
 
 def check_sentence(sentence: Any, number: int, given: Any = None) -> list[str]:
@@ -76,10 +81,11 @@ def check_sentence(sentence: Any, number: int, given: Any = None) -> list[str]:
     if isinstance(sentence, str):
         raise InputError(f"{where} is the string {shown(sentence)}; a list of tokens is expected: {SPLIT}")
     if isinstance(sentence, Set | Mapping):
-        raise InputError(f"{where} is a {type(sentence).__name__}, which has no order; a list is expected")
+        named = "; of a row with names, give its text: row['text']" if isinstance(sentence, Mapping) else ""
+        raise InputError(f"{where} is a {type(sentence).__name__}, which has no order; a list is expected{named}")
     if is_missing(sentence):
         raise InputError(f"{where} is missing ({sentence}); leave it out, or give [] instead")
-    if isinstance(sentence, bytes | bytearray) or not isinstance(sentence, Iterable):
+    if not has_items(sentence):
         raise InputError(f"{where} is {shown(sentence)}; a list of tokens is expected{_how(sentence)}")
     tokens = list(sentence)
     for token in tokens:
@@ -104,7 +110,7 @@ def place_of(kind: str, number: int, given: Any) -> str:
 def is_missing(value: Any) -> bool:
     """Returns whether a value is None, NaN, or what pandas has for a missing one."""
     is_nan = isinstance(value, Number) and value != value
-    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
+    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType", "MaskedConstant")
 
 
 def no_text(value: Any, where: str, expected: str) -> InputError:
@@ -120,6 +126,8 @@ def _how(value: Any) -> str:
         return "; leave it out"
     if isinstance(value, bytes | bytearray):
         return "; decode it: value.decode('utf-8')"
+    if hasattr(value, "as_py"):  # of Arrow
+        return "; give the column as a list: column.to_pylist()"
     if isinstance(value, os.PathLike):
         return "; read the file: path.read_text(encoding='utf-8')"
     return ""

@@ -1,6 +1,6 @@
 """Opens text files: compression is recognized by content, and UTF-8 may have a mark and line ends of all three kinds.
 
-UTF-16 and UTF-32, with a mark or without, and bytes that are not UTF-8 raise errors that name the remedy.
+UTF-16 and UTF-32, with a mark or without, documents, and bytes that are not UTF-8 raise errors that name the remedy.
 """
 
 import bz2
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
+from shlex import quote
 from typing import Any
 from unicodedata import category
 
@@ -21,11 +22,21 @@ from elmo.errors import InputError
 
 HEAD = 65_536  # bytes of a file that show its encoding and its line ends
 PIECE = 1 << 20  # bytes
-BY_MAGIC = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.open}
 BZIP2 = b"BZh91AY&SY"  # with any digit
 BY_SUFFIX = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 COMPRESSED = tuple(BY_SUFFIX)
+STANDARD_INPUT = "standard input"
+"""The name of standard input in errors."""
 UNREAD = {b"PK\x03\x04": ".zip", b"\x28\xb5\x2f\xfd": ".zst", b"\x04\x22\x4d\x18": ".lz4", b"7z\xbc\xaf\x27\x1c": ".7z"}
+BY_MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz"} | UNREAD
+DOCUMENTS = {
+    b"%PDF-": "a PDF document",
+    b"{\\rtf": "an RTF document",
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "a document of Microsoft Office",
+}
+"""The first bytes of documents, which hold a text among other things."""
+OF_DOCUMENTS = ("word/", "xl/", "ppt/", "content.xml")
+"""How the names of files begin in the zip archives that Word, Excel, PowerPoint and LibreOffice save."""
 MARK = "\ufeff"
 """The byte-order mark; it has no meaning in UTF-8."""
 BROKEN = "\ufffd"
@@ -66,10 +77,10 @@ def open_bytes(path: Path) -> Any:
         return path.open("rb")
     with path.open("rb") as file:
         begin = file.read(len(BZIP2))
-    if kind := next((kind for magic, kind in UNREAD.items() if begin.startswith(magic) or suffix == kind), None):
+    kind = _compression(begin) or suffix
+    if kind in UNREAD.values():
         raise InputError(f"{path}: {kind} files are not read; {_unpacking(path, kind)}")
-    opener = next((opener for magic, opener in BY_MAGIC.items() if begin.startswith(magic)), None)
-    opener = bz2.open if begin[:3] == BZIP2[:3] and begin[4:] == BZIP2[4:] else opener or BY_SUFFIX.get(suffix)
+    opener = BY_SUFFIX.get(kind)
     return path.open("rb") if opener is None else opener(path, "rb")
 
 
@@ -100,13 +111,22 @@ def has_old_ends(first: bytes) -> bool:
 
 
 def check_encoding(first: bytes, source: str | Path) -> None:
-    """Raises InputError if a text that begins with `first` is in UTF-16 or UTF-32."""
+    """Raises InputError if a text that begins with `first` is compressed, a document, or in UTF-16 or UTF-32.
+
+    A compressed file has been decompressed before; a pipe has not.
+    """
+    if (kind := _compression(first)) is not None:
+        raise InputError(f"{source}: the text is compressed ({kind}); decompress it before it is read")
+    if what := next((what for magic, what in DOCUMENTS.items() if first.startswith(magic)), None):
+        raise InputError(f"{source}: is {what}, not plain text; save its text as a text file in UTF-8")
     if (encoding := _wide(first)) is not None:
         raise InputError(f"{source}: the text is {encoding}, not UTF-8; {_convert(source, encoding)}")
 
 
 def not_utf8(path: Path) -> InputError:
     """Returns the error for a file that is not UTF-8: the first place, what the file seems to be, and the remedy."""
+    if not path.is_file():  # a pipe cannot be read again
+        return InputError(f"{path}: the text is not UTF-8; write it to a file first, and the error will name the line")
     decoder = codecs.getincrementaldecoder("utf-8")()
     line, column, valid = 1, 1, 0
     with open_bytes(path) as file:
@@ -164,9 +184,11 @@ def broken_byte(source: str | Path, place: tuple[int, int], rest: bytes, valid: 
         remedy = _convert(source, encoding)
     elif valid + _letters(text) - broken >= broken:
         remedy = (
-            "the rest of the text is UTF-8, so only such bytes are damaged: correct them, or drop them with `iconv -c"
-            f" -f utf-8 -t utf-8 {source} > NEW`"
+            "the rest of the text is UTF-8, so only such bytes are damaged: correct them, or drop them with"
+            f" {_command('iconv -c -f utf-8 -t utf-8', source)}"
         )
+    elif 0 in rest:
+        remedy = "it also has NULs, which no text has, so this is another kind of file: give a text"
     elif len(rest) >= SHORT and sum(byte > 0x7F for byte in rest) * 4 > len(rest):
         remedy = (
             f"{_convert(source, 'ENCODING')}, with its own encoding, such as windows-1251 (Cyrillic), gb18030 (Chinese)"
@@ -178,7 +200,19 @@ def broken_byte(source: str | Path, place: tuple[int, int], rest: bytes, valid: 
 
 
 def _convert(source: str | Path, encoding: str) -> str:
-    return f"convert it with `iconv -f {encoding} -t utf-8 {source} > NEW`"
+    return f"convert it with {_command(f'iconv -f {encoding} -t utf-8', source)}"
+
+
+def _command(command: str, source: str | Path) -> str:
+    """A command line that converts the source, as a shell reads it."""
+    return f"`{command}`" if source == STANDARD_INPUT else f"`{command} {quote(str(source))} > NEW`"
+
+
+def _compression(first: bytes) -> str | None:
+    """The extension of files that begin so, if they are compressed."""
+    if first[:3] == BZIP2[:3] and first[4 : len(BZIP2)] == BZIP2[4:]:
+        return ".bz2"
+    return next((kind for magic, kind in BY_MAGIC.items() if first.startswith(magic)), None)
 
 
 def _wide(first: bytes) -> str | None:
@@ -224,6 +258,8 @@ def _unpacking(path: Path, kind: str) -> str:
         with zipfile.ZipFile(path) as archive:
             names = [name for name in archive.namelist() if not name.endswith("/")]
         if names:
+            if any(name.startswith(OF_DOCUMENTS) for name in names):
+                return "it is a document: save its text as a text file in UTF-8"
             shown = ", ".join(map(repr, names[:4])) + (", ..." if len(names) > 4 else "")
-            return f"it has {shown}: unpack one (`unzip -p {path} MEMBER > NEW`)"
+            return f"it has {shown}: unpack one (`unzip -p {quote(str(path))} MEMBER > NEW`)"
     return "decompress it, or compress it as .gz, .xz or .bz2"

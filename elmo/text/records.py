@@ -20,8 +20,10 @@ from elmo.text.tokenizer import Tokenizer
 Kind = Literal["text", "conllu", "fasta"]
 FASTA = (".fasta", ".fa", ".faa", ".fas", ".fsa", ".mpfa", ".pep")
 SUFFIXES: dict[str, Kind] = {".conllu": "conllu", **dict.fromkeys(FASTA, "fasta")}
-UNTOLD = (".conll", ".conllx")
+UNTOLD = ".conll"
+"""How the suffixes begin of files whose columns differ: .conll, .conllx, .conll09, .conllup ..."""
 TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
+MARKUP = (".html", ".htm", ".xhtml", ".xml", ".tei")
 CONLLU_ID = re.compile(r"\d{1,9}([-.]\d{1,9})?")
 CONLL_WIDTHS = (8, 10, 14)  # columns of CoNLL-X, CoNLL-U and CoNLL-2009
 BLANK = " \t\n\r\f\v\0\x1a\u00a0\u200b\u200e\u200f\ufeff"
@@ -84,8 +86,8 @@ def as_records(sentences: "Iterable[Sequence[str] | TextRecord]") -> Iterator[Te
 def kind_of(path: str | Path) -> Kind:
     """Returns the kind of input by the file's name. Raises InputError if the name is ambiguous."""
     suffix = suffix_of(path)
-    _check_table(path, suffix)
-    if suffix in UNTOLD:
+    _check_suffix(path, suffix)
+    if suffix.startswith(UNTOLD) and suffix not in SUFFIXES:
         raise InputError(
             f"{path}: {suffix} files have different formats; give --kind conllu or --kind text, or, without such"
             " a flag, rename it to .conllu or .txt"
@@ -96,13 +98,18 @@ def kind_of(path: str | Path) -> Kind:
 def check_text(path: str | Path, remedy: str = "write its sentences to a text file") -> None:
     """Raises InputError, with the remedy, for a file whose name says that its lines are not text."""
     suffix = suffix_of(path)
-    _check_table(path, suffix)
-    if suffix in SUFFIXES or suffix in UNTOLD:
+    _check_suffix(path, suffix)
+    if suffix in SUFFIXES or suffix.startswith(UNTOLD):
         raise InputError(f"{path}: the lines of {suffix} files are not text; {remedy}, or rename it to .txt")
 
 
-def _check_table(path: str | Path, suffix: str) -> None:
-    """Raises InputError for a table, whose heads, numbers and marks would be read as words."""
+def _check_suffix(path: str | Path, suffix: str) -> None:
+    """Raises InputError for tables and markup, whose heads, numbers and tags would be read as words."""
+    if suffix in MARKUP:
+        raise InputError(
+            f"{path}: a {suffix} file has markup, whose tags would be read as words; write its texts to a text file, or"
+            " rename it to .txt if it has none"
+        )
     if suffix in TABLES:
         raise InputError(
             f"{path}: a {suffix} file is a table, not text; write its texts to a text file, one on each line (Python:"

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from command import printed
+from command import printed, run
+from refusals import refusal
 from tiny import tiny_model
 
 from elmo.embedding.store import read_vectors
@@ -74,6 +75,11 @@ def test_score_starts_a_sentence_after_a_full_stop(files):
     assert (
         rows[1]["forward"][0] > lines[0]["forward"][5] + 5
     )  # "They" after a full stop surprises, if inside a sentence
+
+
+def test_a_text_without_a_sentence_has_no_scores(tmp_path):
+    (tmp_path / "empty.txt").write_text("")
+    refusal(run("score", tmp_path / "empty.txt"), "empty.txt", "no sentences")
 
 
 def test_all_commands_see_the_same_sentences(files, tmp_path):

@@ -1,5 +1,6 @@
 """The same sentence gives the same vectors; boundaries, order, layers and state are what they are said to be."""
 
+import copy
 import pickle
 import sys
 from typing import Any
@@ -211,6 +212,17 @@ def test_autocast_around_it_changes_nothing(bilm, library):
         np.testing.assert_allclose(seen, expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("state", ["reset", "echo", "carry", "warm"])
+@pytest.mark.parametrize("precision", ["float32", "int8", "int8-weights"])
+def test_another_default_device_changes_nothing(bilm, precision, state):
+    """Such as that of a program that has set a GPU as torch's default."""
+    expected = Embedder(bilm, device="cpu", precision=precision, state=state).embed([WORDS, ["a"]])
+    with torch.device("meta"):
+        found = Embedder(bilm, device="cpu", precision=precision, state=state).embed([WORDS, ["a"]])
+    for seen, wanted in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(seen, wanted)
+
+
 @pytest.mark.parametrize(
     "layers", [3, -4, "bottom", [0.5, 0.5], True, [0, 3], [], [-4], [True, False, True], "mix=1,2", "mix=a,b,c"]
 )
@@ -281,8 +293,9 @@ def test_a_text_that_was_not_split_gets_a_warning(bilm):
 
 
 def test_an_embedder_is_made_in_each_process(bilm):
-    with refused("each process", error=TypeError):
-        pickle.dumps(Embedder(bilm))
+    for duplicate in (pickle.dumps, copy.copy, copy.deepcopy):
+        with refused("copied", "each process", error=TypeError):
+            duplicate(Embedder(bilm))
     with refused("each process", error=TypeError):
         pickle.dumps(Embedder(bilm).bilm)
 

@@ -1,5 +1,6 @@
 """`embed_file`: one line, one sentence, one row; nothing is lost, nothing is left half-written."""
 
+import bz2
 import codecs
 import gzip
 import io
@@ -15,7 +16,7 @@ from tiny import tiny_model
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.job import embed_file
 from elmo.embedding.store import read_vectors
-from elmo.errors import InputError
+from elmo.errors import InputError, IrregularInput
 from elmo.text.tokenizer import TextConfig, Tokenizer
 
 LINES = ["The cat sat .", "", "a dog", "   ", "zażółć 東京 \u2028 x", "The cat sat ."]
@@ -134,7 +135,26 @@ def test_invalid_utf8_is_named_with_its_line(tmp_path, embedder, monkeypatch):
     source = written(tmp_path / "in.txt", b"fine\n\ncaf\xe9\n")
     check_refused(tmp_path, embedder, source, InputError, "in.txt", "line 3", "0xe9", "iconv")
     type_in(monkeypatch, b"fine\ncaf\xe9\n")
-    check_refused(tmp_path, embedder, "-", InputError, "standard input", "line 2", "UTF-8")
+    check_refused(tmp_path, embedder, "-", InputError, "standard input", "line 2", "UTF-8", "windows-1252 -t utf-8`")
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
+def test_compressed_standard_input_is_refused(tmp_path, embedder, monkeypatch, pack):
+    type_in(monkeypatch, pack(TEXT))
+    check_refused(tmp_path, embedder, "-", InputError, "standard input", "compressed", "decompress")
+
+
+@pytest.mark.parametrize("control", ["\0", "\r"])
+def test_irregular_places_of_standard_input_are_told(tmp_path, embedder, monkeypatch, control):
+    type_in(monkeypatch, f"fine\na{control}b\n".encode())
+    with pytest.warns(IrregularInput, match="line 2"):
+        embed_file(embedder, "-", tmp_path / "v.h5")
+
+
+def test_lines_may_have_their_ends(tmp_path, embedder):
+    embed_file(embedder, ["1\ta\r\n", "2\tb\n"], tmp_path / "v.npz", kind="conllu")
+    with read_vectors(tmp_path / "v.npz") as found:
+        assert found.tokens(0) == ["a", "b"]
 
 
 def test_closed_standard_input_is_named(tmp_path, embedder, monkeypatch):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 import typechecker
@@ -15,6 +16,7 @@ from tiny import CONFIG
 import elmo
 from elmo.embedding.budget import parse_bytes
 from elmo.embedding.embedder import Embedder
+from elmo.embedding.job import embed_file
 from elmo.embedding.store import read_vectors
 from elmo.model.bilm import BiLM
 from elmo.search.nearest import search
@@ -73,6 +75,12 @@ OF_ITEMS = [
     ([{"a"}], "order"),
     (torch.ones(1, 2, 50), "tensor"),
     (range(3), "0"),
+    ([np.array("a")], "text 0"),
+    ([["a"], np.array("a")], "1", "array"),
+    (np.ma.array(["a", "b"], mask=[False, True]), "text 1", "missing"),
+    (pa.chunked_array([["a", None]]), "text 0", "to_pylist"),
+    (pa.array([["a"]]), "token", "to_pylist"),
+    (pd.DataFrame({"text": ["a"]}).to_dict("records"), "row['text']"),
 ]
 """Lists with an item that is neither."""
 
@@ -228,6 +236,12 @@ def test_vectors_of_any_kind_have_cosines(embedder):
     assert embedder.similarity(kinds, one).shape == (4,)
     assert embedder.similarity([], "a").shape == (0,)
     assert embedder.similarity([np.array(["a", "b"])], "a").shape == (1,)
+    frame = pd.DataFrame({"text": ["a b", "c"]})
+    frame["vector"] = embedder.embed(frame["text"], "top", "mean")
+    expected = embedder.similarity("a", list(frame["text"]), "top")
+    for column in (frame["vector"], frame["vector"].values, pd.Series(list(map(list, frame["vector"])), index=[3, 3])):
+        np.testing.assert_allclose(embedder.similarity("a", column, "top"), expected, atol=1e-6)
+    np.testing.assert_allclose(embedder.similarity("a", frame["text"], "top"), expected, atol=1e-6)
     with refused("pool is None"):
         embedder.similarity("a", "b", pool=None)
 
@@ -279,3 +293,32 @@ def test_sentences_are_read_lazily():
         raise AssertionError("read ahead")
 
     assert next(check_sentences(sentences())) == ["a"]
+
+
+@pytest.mark.parametrize("suffix", [".hdf5", ".npz", ".parquet", ".safetensors"])
+def test_vectors_are_read_row_by_row(tmp_path, embedder, suffix):
+    embed_file(embedder, ["a", "b"], tmp_path / f"v{suffix}")
+    with read_vectors(tmp_path / f"v{suffix}") as rows:
+        wrong: list[Any] = [slice(0, 1), "0", [0]]
+        for row in wrong:
+            for call in (rows.__getitem__, rows.tokens):
+                with refused("row is", row):
+                    call(row)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (pd.Series(["a", None], index=["x", "y"]), ["row 'y'", "missing"]),
+        ([["a", "b"]], ["line 0", "string"]),
+        ([b"a"], ["line 0", "decode"]),
+        (pd.DataFrame({"text": ["a"]}), ["frame['text']"]),
+        (None, ["None", "lines"]),
+    ],
+)
+def test_a_file_of_vectors_is_of_lines(tmp_path, embedder, lines, words):
+    with refused(*words):
+        embed_file(embedder, lines, tmp_path / "v.npz")
+    assert list(tmp_path.iterdir()) == []
+    with refused("output", "path"):
+        embed_file(embedder, ["a"], lines)

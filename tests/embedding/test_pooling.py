@@ -40,6 +40,12 @@ def test_pooling_is_over_the_tokens_of_the_sentence_alone(embedder, layers, pool
         np.testing.assert_allclose(vector, expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("pool", ["mean", "max", "sum"])
+def test_pooled_vectors_have_the_type_of_the_vectors(embedder, pool):
+    half = Embedder(embedder.bilm, numbers="float16").embed(SENTENCES, "top", pool)
+    assert {vector.dtype for vector in half} == {np.dtype(np.float16)}
+
+
 def test_the_mean_of_many_tokens_is_exact():
     """Float32 would lose the last digits of a sum over a long protein."""
     vectors = np.full((100_000, 2), 0.1, np.float32)

@@ -1,10 +1,15 @@
 """Paragraphs of files: memory, and files that cannot be read."""
 
 import gzip
+import io
 import lzma
 import os
+import subprocess
 import sys
+import threading
 import tracemalloc
+import zipfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -86,6 +91,8 @@ def test_expand_names_files_once_and_sorted(tmp_path):
 
 @pytest.mark.parametrize(("name", "message"), [("none-*.txt", "matches; file"), (".", "folder")])
 def test_expand_says_what_is_missing(tmp_path, name, message):
+    with refused("-", "standard input"):
+        corpus.expand_patterns(["-"])
     with refused(*message.split("; ")):
         corpus.expand_patterns([f"{tmp_path}/{name}"])
     with refused("text files"):
@@ -165,6 +172,53 @@ def test_of_another_encoding_the_likely_one_is_said(tmp_path, encoding, said):
     path.write_bytes("süß, aber schon kalt\n".encode(encoding))
     with refused(f"iconv -f {said} -t utf-8"):
         list(corpus.file_lines(path))
+
+
+@pytest.mark.parametrize("name", ["my text.txt", "dad's.txt"])
+def test_a_remedy_is_a_command_that_works(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes("süß, aber schon kalt\n".encode("latin1"))
+    with refused("iconv") as caught:
+        list(corpus.file_lines(Path(name)))
+    command = str(caught.value).split("`")[1].replace("NEW", "new.txt")
+    assert subprocess.run(command, shell=True, check=False).returncode == 0
+    assert list(corpus.file_lines(Path("new.txt"))) == ["süß, aber schon kalt"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="named pipes are of Unix")
+@pytest.mark.parametrize(("raw", "word"), [(b"caf\xe9\n", "UTF-8"), (gzip.compress(b"a\n"), "compressed (.gz)")])
+def test_a_pipe_is_read_once(tmp_path, raw, word):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=[raw])
+    writer.start()
+    with refused(pipe, word):
+        list(corpus.file_lines(pipe))
+    writer.join()
+
+
+ZIP = io.BytesIO()
+with zipfile.ZipFile(ZIP, "w") as archive:
+    archive.writestr("[Content_Types].xml", "<Types/>")
+    archive.writestr("word/document.xml", "<w>Rain.</w>")
+
+
+@pytest.mark.parametrize(
+    ("raw", "word"),
+    [
+        (b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n1 0 obj\n", "PDF"),
+        (b"{\\rtf1\\ansi Rain.}", "RTF"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(99), "Office"),
+        (ZIP.getvalue(), "document"),
+        (b"\x89HDF\r\n\x1a\n\0\0\0\0\0\x08\x08\0", "another kind of file"),
+    ],
+)
+def test_what_is_no_text_is_not_to_be_converted(tmp_path, raw, word):
+    path = tmp_path / "text"
+    path.write_bytes(raw)
+    with refused(path, word, "text") as caught:
+        list(corpus.file_lines(path))
+    assert "iconv" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["corpus.txt.zst", "corpus.txt.LZ4"])

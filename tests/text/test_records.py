@@ -7,7 +7,7 @@ from refusals import refused
 from text_files import CONLLU
 
 from elmo.errors import InputError
-from elmo.text.records import kind_of, read_conllu, read_fasta, read_records, token_offsets
+from elmo.text.records import check_text, kind_of, read_conllu, read_fasta, read_records, token_offsets
 from elmo.text.tokenizer import TextConfig, Tokenizer
 
 FASTA = """;a comment
@@ -45,10 +45,17 @@ def test_conllu_gives_words_and_where_they_stand():
     assert [second.text[begin:end] for begin, end in second.offsets] == ["viết văn", "x"]
 
 
-@pytest.mark.parametrize("name", ["a.conll", "b.CONLLX.gz"])
+@pytest.mark.parametrize("name", ["a.conll", "b.CONLLX.gz", "c.conllup", "d.conll09"])
 def test_columns_of_an_unknown_kind_are_not_read_as_prose(name):
     with refused("--kind conllu", "--kind text"):
         kind_of(name)
+
+
+@pytest.mark.parametrize("name", ["page.html", "a.XML.gz", "b.tei"])
+def test_markup_is_not_read_as_words(name):
+    for check in (kind_of, check_text):
+        with refused(name, "markup", ".txt"):
+            check(name)
 
 
 def test_conllu_without_the_last_empty_line_is_whole():
