@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, Response
 from elmo.server import embeddings, language, openai, page, reference, similar
 from elmo.server.answers import json_response
 from elmo.server.errors import ERRORS, handle_error
-from elmo.server.guard import Guard, Traffic
+from elmo.server.guard import Guard, Traffic, needs_key
 from elmo.server.metrics import CONTENT_TYPE_LATEST
 from elmo.server.openapi import Route, openapi_document, starlette_routes
 from elmo.server.service import Service
@@ -34,7 +34,8 @@ def create_app(service: Service, key: str | None = None, traffic: Traffic | None
             CORSMiddleware,
             allow_origins=list(origins),
             allow_methods=["GET", "POST"],
-            allow_headers=["authorization", "content-type"],
+            allow_headers=["*"],  # OpenAI's client sends headers of its own, and a page of this origin may send any
+            expose_headers=["retry-after"],
         )
     return app
 
@@ -72,5 +73,5 @@ def _own(service: Service, served: Sequence[Route], has_key: bool) -> Sequence[R
         Route("GET", "/docs", docs, shown=False),
         Route("GET", "/docs.css", style, shown=False),
     ]
-    described = openapi_document([*served, *own])
+    described = openapi_document([*served, *own], needs_key if has_key else lambda method, path: False)
     return own

@@ -29,7 +29,7 @@ Lines = Annotated[bool, Meta(description="a line of a text is one sentence")]
 Position = Annotated[int, Meta(description="of a token, from 0")]
 Name = Annotated[str, Meta(max_length=1000)]
 Inputs = Annotated[str | list[str | list[int]], Meta(description="text; token ids are refused")]
-Truncate = Annotated[bool, Meta(description="cut inputs that are too long")]
+Truncate = Annotated[bool | None, Meta(description="cut inputs that are too long")]
 Direction = Annotated[Literal["Left", "Right", "left", "right"], Meta(description="the end that is cut")]
 Dimensions = Annotated[int | None, Meta(description="only the model's own number")]
 TOKEN_IDS = "contains token ids; this model has its own tokenizer: send text"

@@ -40,6 +40,21 @@ class ErrorResponse(msgspec.Struct):
     error_type: str
 
 
+class OpenAIError(msgspec.Struct):
+    """An error, as in OpenAI's API."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class OpenAIErrorResponse(msgspec.Struct):
+    """The answer to an error on /v1."""
+
+    error: OpenAIError
+
+
 Row = tuple[int, str, str, dict[str, str]]
 ERRORS: dict[type[Exception], Row] = {
     InvalidBody: (422, "Validation", "", {}),
@@ -61,6 +76,13 @@ OPENAI = {401: ("invalid_request_error", "invalid_api_key"), 404: ("invalid_requ
     429: ("rate_limit_error", "rate_limit_exceeded")
 }
 """OpenAI's types and codes of some statuses; other statuses have none of their own."""
+NO_ROUTE = "Not Found"
+"""What Starlette says of a path without a route."""
+
+
+def is_of_openai(path: str) -> bool:
+    """Returns whether the errors of a path have OpenAI's format."""
+    return path.startswith("/v1/")
 
 
 async def handle_error(request: Request, error: Exception) -> Response:
@@ -75,8 +97,9 @@ def error_response(request: Request, error: Exception) -> Response:
         log.exception("an error in %s", request.scope["path"], exc_info=error)
     if len(message) > MOST_CHARACTERS:
         message = f"{message[: MOST_CHARACTERS // 2]} ... {message[-MOST_CHARACTERS // 2 :]}"
-    if request.scope["path"].startswith("/v1/"):
+    if is_of_openai(request.scope["path"]):
         own, code = OPENAI.get(status, ("invalid_request_error" if status < 500 else "server_error", None))
+        code = None if isinstance(error, HTTPException) and error.detail == NO_ROUTE else code
         content: Any = {"error": {"message": message, "type": own, "param": None, "code": code}}
     else:
         content = {"error": message, "error_type": kind}
@@ -95,7 +118,7 @@ def _explained(error: Exception) -> Row:
 
 def _remedy(error: HTTPException) -> str:
     """Returns the message of an error; for Starlette's own errors, it says what to do."""
-    if error.detail == "Not Found":
+    if error.detail == NO_ROUTE:
         return "no such route; /docs lists all of them"
     if error.status_code == 405:
         methods = sorted((error.headers or {}).get("Allow", "POST").split(", "))

@@ -20,7 +20,7 @@ from elmo.server.service import Service
 
 log = logging.getLogger("elmo.server")
 OPEN = {"/health", "/ping", "/docs", "/docs.css", "/openapi.json", *page.OPEN}
-"""The paths that need no key; they reveal nothing about this server's model."""
+"""The paths that need no key to be read; they reveal nothing about this server's model."""
 PORT = re.compile(r":\d+$")
 BEARER = re.compile(r"bearer +", re.IGNORECASE)
 QUIET = 0.25
@@ -36,6 +36,11 @@ HEADERS = [
         b" form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
     ),
 ]
+
+
+def needs_key(method: str, path: str) -> bool:
+    """Returns whether a server with a key asks for it. `GET /` is the page, but `POST /` embeds."""
+    return path not in OPEN or method not in ("GET", "HEAD")
 
 
 @dataclass
@@ -120,7 +125,7 @@ class Guard:
                 "without a key this server accepts only local host names, such as localhost; start it with --no-auth",
             )
         # Not request.url.path: older versions of Starlette build it from the Host header.
-        if self._key is not None and request.scope["path"] not in OPEN:
+        if self._key is not None and needs_key(request.method, request.scope["path"]):
             given = headers.get("authorization", "")
             scheme = BEARER.match(given)
             if scheme is None or not hmac.compare_digest(given[scheme.end() :].encode(), self._key.encode()):

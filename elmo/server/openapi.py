@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from elmo import __version__
 from elmo.server.bodies import body_schemas, decode_body
-from elmo.server.errors import ErrorResponse, InvalidBody
+from elmo.server.errors import ErrorResponse, InvalidBody, OpenAIErrorResponse, is_of_openai
 
 Answer = Callable[..., Awaitable[Response]]
 """A route's function: it takes the request, and the decoded body if the route has one."""
@@ -60,29 +60,34 @@ def _endpoint(route: Route) -> Callable[[Request], Awaitable[Response]]:
     return endpoint
 
 
-def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
-    """Returns the content of /openapi.json."""
+def openapi_document(routes: Sequence[Route], needs_key: Callable[[str, str], bool]) -> dict[str, Any]:
+    """Returns the content of /openapi.json; `needs_key` says of a method and a path whether they need the key."""
     shown = [route for route in routes if route.shown]
-    components = body_schemas([*(route.body for route in shown if route.body), ErrorResponse])
+    bodies = [route.body for route in shown if route.body]
+    components: dict[str, Any] = {"schemas": body_schemas([*bodies, ErrorResponse, OpenAIErrorResponse])}
     paths: dict[str, dict[str, Any]] = {}
     for route in shown:
-        paths.setdefault(route.template, {})[route.method.lower()] = _operation(route)
+        operation = paths.setdefault(route.template, {})[route.method.lower()] = _operation(route)
+        if needs_key(route.method, route.path):
+            operation["security"] = [{"key": []}]
+            components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     about = {"title": "elmo", "version": __version__}
-    return {"openapi": "3.1.0", "info": about, "paths": paths, "components": {"schemas": components}}
+    return {"openapi": "3.1.0", "info": about, "paths": paths, "components": components}
 
 
 def _operation(route: Route) -> dict[str, Any]:
     good: dict[str, Any] = {"description": "the answer", "content": {kind: {} for kind in route.types}}
-    problem = {"description": "an error and its remedy", "content": {JSON: {"schema": _reference(ErrorResponse)}}}
+    error = _reference(OpenAIErrorResponse if is_of_openai(route.path) else ErrorResponse)
+    problem = {"description": "an error and its remedy", "content": {JSON: {"schema": error}}}
     operation_id = f"{route.method.lower()}_{re.sub('[{}]', '', route.template.strip('/')).replace('/', '_')}"
     told = " ".join((route.answer.__doc__ or "").split())
-    operation: dict[str, Any] = {"operationId": operation_id, "description": told, "responses": {"200": good}}
+    responses = {"200": good, "default": problem}
+    operation: dict[str, Any] = {"operationId": operation_id, "description": told, "responses": responses}
     operation["parameters"] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}, "example": route.examples[name]}
         for name in re.findall("{(.*?)}", route.template)
     ]
     if route.body is not None:
-        operation["responses"]["default"] = problem
         operation["requestBody"] = {"required": True, "content": {JSON: {"schema": _reference(route.body)}}}
     return operation
 

@@ -159,8 +159,11 @@ class Service:
         self.batcher.between()
 
     def check(self, kind: BatchKind) -> None:
-        """Raises InputError for unknown layers or pooling."""
-        layer_selector(kind.layers, self.embedder.n_layers)
+        """Raises InputError for unknown layers or pooling, and for more layers than there are."""
+        layers, most = kind.layers, self.embedder.n_layers
+        layer_selector(layers, most)
+        if isinstance(layers, list) and len(layers) > most:  # an answer that is not JSON would have any size
+            raise InputError(f"layers has {len(layers)} numbers; this model has {most} layers: name each once")
         vector_shaper(kind.layers, kind.pool)
 
     async def split(
@@ -210,7 +213,7 @@ class Service:
             yield from [line] if lines else self.tokenizer.pieces(line)
 
     async def embedded(
-        self, given: list[str], kind: BatchKind, truncate: bool = False, cut: Cut = "Right"
+        self, given: list[str], kind: BatchKind, truncate: bool | None = False, cut: Cut = "Right"
     ) -> tuple[list[SplitText], list[np.ndarray]]:
         """Returns the tokens and the vectors of texts. Raises InputError for a text without tokens."""
         splits = await self.split(given, cut if truncate else None)
@@ -221,7 +224,12 @@ class Service:
         return splits, await self.vectors(splits, kind)
 
     async def one_each(
-        self, given: list[str], dimensions: int | None, normalize: bool, truncate: bool = False, cut: Cut = "Right"
+        self,
+        given: list[str],
+        dimensions: int | None,
+        normalize: bool,
+        truncate: bool | None = False,
+        cut: Cut = "Right",
     ) -> tuple[list[SplitText], np.ndarray]:
         """Returns the tokens of texts and one vector for each, (texts, D), of length 1 with `normalize`.
 

@@ -121,13 +121,15 @@ def test_pages_of_the_origins_that_were_named_may_ask(server, origin):
     asks = {
         "origin": origin,
         "access-control-request-method": "POST",
-        "access-control-request-headers": "authorization",
+        "access-control-request-headers": "authorization, x-stainless-os",  # as OpenAI's client sends them
     }
     answer = httpx.options(server.url + "/embed", headers=asks)
+    assert "x-stainless-os" in answer.headers["access-control-allow-headers"]
     assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, origin)
     for content, status in (({"inputs": "a"}, 200), ({}, 422)):
         answer = server.post("/embed", content, headers={"origin": origin})
         assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (status, origin)
+        assert answer.headers["access-control-expose-headers"] == "retry-after"
     assert "access-control-allow-credentials" not in answer.headers
 
 

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from html import unescape
 from html.parser import HTMLParser
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -40,16 +41,37 @@ def description(server) -> dict:
 
 
 def test_errors_are_described_as_they_are(server, description):
-    answer = server.post("/vectors", {}, headers=RIGHT)
-    error = description["components"]["schemas"]["ErrorResponse"]
-    assert set(answer.json()) == set(error["required"])
+    schemas = description["components"]["schemas"]
+
+    def told(schema: dict, answer: Any) -> None:
+        schema = schemas[schema["$ref"].rpartition("/")[2]]
+        assert set(answer) == set(schema["required"]) == set(schema["properties"])
+        for name, field in schema["properties"].items():
+            if "$ref" in field:
+                told(field, answer[name])
+
     for path in ROUTES:
-        assert set(description["paths"][path]["post"]["responses"]) == {"200", "default"}
+        responses = description["paths"][path]["post"]["responses"]
+        assert set(responses) == {"200", "default"}
+        error = responses["default"]["content"]["application/json"]["schema"]
+        told(error, server.post(path, {}, headers=RIGHT).json())
     types = description["paths"]["/vectors"]["post"]["responses"]["200"]["content"]
     for kind in types:
         asked = {"sentences": ["a b"], "pool": "mean"}
         answer = server.post("/vectors", asked, headers=RIGHT | {"accept": kind})
         assert (answer.status_code, answer.headers["content-type"]) == (200, kind)
+
+
+def test_the_key_is_described_where_it_is_needed(server, description):
+    assert description["components"]["securitySchemes"] == {"key": {"type": "http", "scheme": "bearer"}}
+    keyless = set()
+    for path, methods in description["paths"].items():
+        for method, route in methods.items():
+            answer = httpx.request(method, server.url + path)
+            assert ("security" in route) == (answer.status_code == 401), path
+            if "security" not in route:
+                keyless.add(path)
+    assert keyless == {"/health", "/ping"}
 
 
 def test_the_commands_of_the_page_work(server):

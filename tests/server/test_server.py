@@ -202,6 +202,8 @@ def test_text_embeddings_inference(server, embedder):
     assert httpx.get(server.url + "/health").status_code == httpx.get(server.url + "/ping").status_code == 200
     texts = {"source_sentence": TEXTS[0], "sentences": TEXTS[:2]}
     found = server.post("/similarity", {"inputs": texts, "parameters": {"truncate": True}}).json()
+    nulls = {"inputs": TEXTS[0], "truncate": None}  # as its clients may write what they leave out
+    assert server.post("/embed", nulls).json() == server.post("/embed", {"inputs": TEXTS[0]}).json()
     assert found[0] == pytest.approx(1)
     assert found[1] < 0.99
     (tokens,) = server.post("/tokenize", {"inputs": "A dog  barked."}).json()
@@ -242,6 +244,7 @@ ERRORS = {
     "no inputs": ("/embed", b'{"inputs": []}', 400, "no sentences"),
     "nothing": ("/vectors", b'{"sentences": []}', 400, "no sentences"),
     "an unknown name": ("/vectors", b'{"sentences": ["a"], "path": "/etc/passwd"}', 422, "path"),
+    "layers without end": ("/vectors", b'{"sentences": ["a"], "layers": [0, 0, 0, 0]}', 400, "3 layers"),
     "an unknown layer": ("/vectors", b'{"sentences": ["a"], "layers": 9}', 400, "layers is 9"),
     "an empty text": ("/embed", b'{"inputs": ["a", " "]}', 400, "input 1 is empty"),
     "no such place": ("/substitutes", b'{"sentence": "a b", "position": 7}', 400, "position is 7"),
@@ -262,6 +265,11 @@ def test_errors_are_one_line_of_json_with_the_remedy(server, name):
     assert "\n" not in error
 
 
+def test_only_a_model_that_is_missing_is_called_so(server):
+    codes = [httpx.get(server.url + path).json()["error"]["code"] for path in ("/v1/models/x", "/v1/x")]
+    assert codes == ["model_not_found", None]
+
+
 def test_a_type_that_there_is_not(server):
     answer = server.post("/vectors", {"sentences": ["a"]}, headers={"accept": "text/csv"})
     assert (answer.status_code, "application/x-npz" in answer.json()["error"]) == (406, True)
@@ -276,7 +284,9 @@ def test_the_key_is_asked_for_everywhere_but_for_health_and_the_routes_descripti
             assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
             assert isinstance(answer.json()["error"], dict) == path.startswith("/v1/")
     right = {"authorization": f"Bearer {KEY}"}
-    assert guarded.post("/embed", {"inputs": "a"}, headers=right).status_code == 200
+    for path in ("/", "/embed"):  # GET / is the page, which needs none
+        assert guarded.post(path, {"inputs": "a"}).status_code == 401
+        assert guarded.post(path, {"inputs": "a"}, headers=right).status_code == 200
     for scheme in ("bearer", "BEARER"):  # RFC 7235: in any case
         assert httpx.get(guarded.url + "/info", headers={"authorization": f"{scheme} {KEY}"}).status_code == 200
 
