@@ -35,7 +35,7 @@ def check_output(
     other content is never replaced.
 
     Raises InputError if `path` is one of `inputs`, contains one or lies in one, also through links. Raises OSError if
-    `path` exists and `overwrite` is False, if it is a device, or if its parent folder does not exist.
+    `path` exists and `overwrite` is False, if it is a device, or if its parent folder does not exist or takes no files.
     """
     for each in inputs:
         if each is not None and _overlap(Path(each), path):
@@ -64,6 +64,9 @@ def check_output(
         raise NotADirectoryError(errno.ENOTDIR, "is a file; name a folder", str(path))
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "the output's folder does not exist; create it", str(path.parent))
+    if not os.access(real_path(path).parent, os.W_OK | os.X_OK):
+        problem = "you may not write in the output's folder; name an output elsewhere"
+        raise PermissionError(errno.EACCES, problem, str(path.parent))
 
 
 def real_path(path: str | Path) -> Path:

@@ -24,8 +24,8 @@ def lock_folder(
     """
     try:
         with ExitStack() as stack:
+            folder.mkdir(parents=True, exist_ok=True)  # if this fails, there is nothing to resume
             with advise_resume(folder):
-                folder.mkdir(parents=True, exist_ok=True)
                 lock = folder.with_name(f".{folder.name}{LOCK}") if is_moved else folder / LOCK
                 mine = stack.enter_context(locked(lock))
             if not mine:

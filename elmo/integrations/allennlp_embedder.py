@@ -19,7 +19,7 @@ from elmo.integrations.allennlp_bilm import PathLike, _ElmoBiLm, without_boundar
 from elmo.integrations.originals import StatePolicy, missing_name_line, public_names
 from elmo.machine import usable_device
 from elmo.text.batching import batch_to_ids
-from elmo.text.given import token_lists
+from elmo.text.given import check_outer, token_lists
 
 ADDRESS = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/2x4096_512_2048cnn_2xhighway"
 DEFAULT_OPTIONS_FILE = f"{ADDRESS}/elmo_2x4096_512_2048cnn_2xhighway_options.json"
@@ -104,6 +104,7 @@ class ElmoEmbedder:
         """
         if output_format not in ("all", "top", "average"):
             raise InputError(f"output_format is {output_format!r}; all, top or average is expected")
+        check_outer(input_file, "an open file or a list of lines is expected: open(path)")
         name = getattr(input_file, "name", None)
         check_output(Path(output_file_path), overwrite=True, inputs=[name if isinstance(name, str) else None])
         select = layer_selector(output_format, self.elmo_bilm.num_layers)

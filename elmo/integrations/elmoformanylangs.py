@@ -6,6 +6,7 @@ every sentence starts from zero, like the first batch of a new `Embedder` there;
 
 import random
 from collections.abc import Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +82,10 @@ class Embedder:
 
     def _layers(self, output_layer: int) -> Layers:
         named: dict[int, Layers] = {-1: "average", -2: "all"}
-        if output_layer not in named and not 0 <= output_layer < self._embedder.n_layers:
+        last = self._embedder.n_layers - 1
+        if not isinstance(output_layer, Integral) or not -2 <= output_layer <= last:
             raise InputError(
-                f"output_layer is {output_layer!r}; -1 (the average), -2 (all) or a number from 0 to"
-                f" {self._embedder.n_layers - 1} is expected"
+                f"output_layer is {output_layer!r}; -1 (the average), -2 (all) or a number from 0 to {last} is expected"
             )
         return named.get(output_layer, output_layer)
 

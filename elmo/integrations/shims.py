@@ -44,6 +44,9 @@ def run_program(
     install_shims(state=state, allennlp=allennlp)
     name, *arguments = program
     with _arguments([name, *arguments]):
+        package = name.partition(".")[0]
+        if is_module and isinstance(sys.modules.get(package), _StandIn):
+            raise InputError(f"{name}: the stand-in for {package} has no commands; {PAGE} names the command of elmo")
         if is_module:
             runpy.run_module(name, run_name="__main__", alter_sys=True)
             return

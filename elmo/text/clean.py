@@ -9,10 +9,12 @@
 
 import hashlib
 import json
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from elmo.config import SEEDS, check_range, without_nonfinite
 from elmo.disk.files import atomic_path, check_output, real_path
@@ -155,16 +157,27 @@ def held_out(paths: Sequence[Path], source: Path, config: CleanConfig) -> list[P
 
 
 def _files_below(source: Path) -> tuple[list[Path], list[Path]]:
-    """The text files below a folder and the other files, in order, without hidden ones."""
+    """The text files below a folder, also behind links, and the other files, in order, without hidden ones.
+
+    Raises OSError for a folder that cannot be read, whose texts would be missing.
+    """
+    found, seen = list[Path](), set[str]()
+    for folder, inside, names in os.walk(source, onerror=_raise, followlinks=True):
+        is_known = (real := os.path.realpath(folder)) in seen  # two links, or one that leads back
+        seen.add(real)
+        inside[:] = [] if is_known else sorted(name for name in inside if not name.startswith("."))
+        found += [] if is_known else [Path(folder, name) for name in names if not name.startswith(".")]
     texts, others = list[Path](), list[Path]()
-    for path in sorted(source.rglob("*"), key=lambda path: path.relative_to(source).parts):
-        if not path.is_file() or any(part.startswith(".") for part in path.relative_to(source).parts):
-            continue
+    for path in sorted(filter(Path.is_file, found), key=lambda path: path.relative_to(source).parts):
         name = Path(path.stem) if path.suffix.lower() in COMPRESSED else path
         (texts if name.suffix.lower() in TEXTS else others).append(path)
     if not texts:
         raise InputError(f"{source}: has no text file (.txt, .txt.gz, .txt.xz) among {len(others)} files")
     return texts, others
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error
 
 
 class _Cleaner:

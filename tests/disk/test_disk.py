@@ -144,6 +144,18 @@ def test_what_appears_meanwhile_stays(tmp_path: Path, overwrite: bool) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pipes in folders")
+def test_a_folder_that_takes_no_files_is_named_before_any_work(tmp_path: Path, monkeypatch) -> None:
+    """The superuser may write everywhere, so the system's answer is put in."""
+    (tmp_path / "link.txt").symlink_to(tmp_path / "closed" / "out.txt")
+    (tmp_path / "closed").mkdir()
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "closed" and access(path, mode))
+    for name in ("closed/out.txt", "link.txt"):
+        with refused((tmp_path / name).parent, "elsewhere", error=PermissionError):
+            files.check_output(tmp_path / name)
+    files.check_output(tmp_path / "out.txt")
+
+
 def test_a_pipe_or_a_link_to_itself_is_no_output(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.npz")
     (tmp_path / "loop.npz").symlink_to("loop.npz")

@@ -347,11 +347,14 @@ def test_iterators_are_sentences_and_batches(files, layers, state):
         np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
-def test_strings_are_refused(files):
+def test_strings_are_refused(files, tmp_path):
     with refused("sentence 0", "string"):
         ElmoEmbedder(*files).embed_batch(["The cat sat ."])
     with refused("sentence 0", "string"):
         ElmoEmbedder(*files).embed_sentence("The cat sat .")
+    with refused("sentences.txt", "open"):
+        ElmoEmbedder(*files).embed_file("sentences.txt", tmp_path / "v.hdf5")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_published_address_is_the_default_and_no_network_is_asked(monkeypatch, tmp_path):

@@ -10,11 +10,13 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import pytest
 import torch
+import typechecker
 from allennlp_pipeline import remove_stand_ins
 from places import ROOT
 from refusals import names, refused
@@ -268,7 +270,7 @@ def test_dump_bilm_embeddings(files, tmp_path, state):
 # ELMoForManyLangs
 
 
-def test_many_langs_has_the_originals_attributes(files):
+def test_many_langs_has_the_originals_attributes(files, monkeypatch):
     from elmoformanylangs.elmo import Embedder as ManyLangs
 
     embedder = ManyLangs(files[1], batch_size=7)
@@ -276,6 +278,11 @@ def test_many_langs_has_the_originals_attributes(files):
     assert embedder.config["encoder"]["projection_dim"] == DIM // 2
     assert isinstance(embedder.model, nn.Module)
     assert embedder.char_lexicon is None
+    monkeypatch.setattr(typechecker, "CHECKED", -1)  # a user's program is not checked
+    wrong: list[Any] = [3, -3, [0, 1], "top", 1.0]
+    for layer in wrong:
+        with refused("output_layer is", layer, "-2 (all)"):
+            embedder.sents2elmo([["a"]], layer)
 
 
 def test_many_langs_carries_state_from_batch_to_batch_in_a_drawn_order(files, monkeypatch):
@@ -394,7 +401,12 @@ def test_a_program_runs_unchanged(files, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "word"), [(["no-such.py"], "no-such.py"), (["--allennlp", "x", "no-such.py"], "'x'")]
+    ("arguments", "word"),
+    [
+        (["no-such.py"], "no-such.py"),
+        (["--allennlp", "x", "no-such.py"], "'x'"),
+        (["-m", "elmoformanylangs", "test"], "migration"),
+    ],
 )
 def test_what_cannot_run_is_one_line(arguments, word):
     done = shims(*arguments)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import warnings
 from pathlib import Path
 
@@ -165,6 +166,32 @@ def test_whole_files_are_held_out_and_not_trained_on(tmp_path: Path) -> None:
     assert again.files == report.files
     other = clean_folder(source, tmp_path / "other", CleanConfig(heldout=0.1, seed=4))
     assert other.files != report.files
+
+
+def test_texts_behind_links_are_read_once(tmp_path: Path) -> None:
+    source = folder_of(tmp_path / "in", a=f"{LONG}\n")
+    elsewhere = folder_of(tmp_path / "elsewhere", b=f"{OTHER}\n")
+    (source / "books").symlink_to(elsewhere)
+    (source / "same").symlink_to(elsewhere)
+    (elsewhere / "back").symlink_to(source)
+    report = clean_folder(source, tmp_path / "out", ALL)
+    assert [file.name for file in report.files] == ["a.txt", "books/b.txt"]
+
+
+def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch) -> None:
+    """Its texts would be missing. The superuser reads every folder, so the system's answer is put in."""
+    source = folder_of(tmp_path / "in", a=f"{LONG}\n")
+    closed = folder_of(source / "closed", b=f"{OTHER}\n")
+
+    def scan(path: str, scandir=os.scandir):
+        if Path(path) == closed:
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    with pytest.raises(PermissionError, match="closed"):
+        clean_folder(source, tmp_path / "out", ALL)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_text_that_stands_twice_is_kept_once_and_named(tmp_path: Path) -> None:
