@@ -7,7 +7,6 @@
 """
 
 import errno
-import hashlib
 import json
 import shutil
 import socket
@@ -24,6 +23,7 @@ from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_o
 
 from elmo.config import load_json
 from elmo.disk.files import DISK_FULL
+from elmo.disk.sums import sha256_of
 
 TIMEOUT = 60.0
 """A connection counts as broken after as many seconds without a byte."""
@@ -79,12 +79,6 @@ def download(
 def part_of(target: Path) -> Path:
     """Returns the path of the received part of a file."""
     return target.with_name(target.name + ".part")
-
-
-def sha256_of(path: Path) -> str:
-    """The sha256 of a file, as hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class _Part:

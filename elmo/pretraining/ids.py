@@ -5,7 +5,7 @@ The text is tokenized once, by several processes, and kept in a folder that late
 - `tokens.bin` (int32) has the words of every sentence, each followed by 0. A place in it is a position of training.
 - `paragraphs.npz` has the place where each paragraph ends, its characters, and whether a document starts with it.
 - `words.txt` has the lexicon from id 2 on, one word per line as JSON; `counts.npy` says how often each word occurs.
-- `text.json` names the files and settings of the text. It is written last.
+- `text.json` names the files and settings of the text, and `sha256.json` has the sums of all these. It is written last.
 """
 
 import itertools
@@ -27,6 +27,7 @@ from jaxtyping import Bool, Int
 from elmo.disk.files import run_file, write_run_file
 from elmo.disk.lock import LOCK, locked
 from elmo.disk.run import is_used, read_json
+from elmo.disk.sums import SUMS, check_sums, write_sums
 from elmo.errors import InputError
 from elmo.forking import cached_property
 from elmo.machine import usable_cores
@@ -45,6 +46,7 @@ PART_CHARACTERS = 500_000
 WORTH_SHARING = 4 * PART_CHARACTERS
 """This process tokenizes a shorter text alone, since starting others takes a second."""
 RECORD = "text.json"
+FILES = ("tokens.bin", "counts.npy", "paragraphs.npz", "words.txt", RECORD)
 REMEDY = "remove the folder to read the text again"
 
 
@@ -140,6 +142,7 @@ def kept_ids(folder: Path, paths: Sequence[Path], text: TextConfig, any_version:
     if not same or not (any_version or record.get("versions") == _versions(paths, text)):
         return None
     try:
+        check_sums(folder)
         size = (folder / "tokens.bin").stat().st_size
         if size != 4 * record["positions"]:
             raise ValueError(f"tokens.bin has {size:,} bytes instead of {4 * record['positions']:,}")
@@ -169,7 +172,8 @@ def check_folder(folder: Path) -> None:
 def keep_ids(folder: Path, ids: Ids, paths: Sequence[Path], text: TextConfig) -> None:
     """Writes the folder for `kept_ids`. A process that is killed before the end leaves nothing that would be opened."""
     with locked(folder / LOCK, wait=True):  # another run may do the same
-        (folder / RECORD).unlink(missing_ok=True)
+        for name in (RECORD, SUMS):
+            (folder / name).unlink(missing_ok=True)
         with run_file(folder / "tokens.bin") as file:  # a run may have the former one open
             ids.tokens.tofile(file)
         with run_file(folder / "counts.npy") as file:
@@ -180,6 +184,7 @@ def keep_ids(folder: Path, ids: Ids, paths: Sequence[Path], text: TextConfig) ->
         record = {"positions": len(ids.tokens), "files": ids.files, "sizes": ids.sizes}
         record |= _identity(paths, text) | {"versions": _versions(paths, text)}
         write_run_file(folder / RECORD, json.dumps(record).encode())
+        write_sums(folder, FILES)
 
 
 def _identity(paths: Sequence[Path], text: TextConfig) -> dict[str, Any]:

@@ -7,6 +7,7 @@ A checkpoint is a folder `step-000001200/` with these files:
 - `rank-R.safetensors` has the state carried between batches (for a biLM, its LSTM state).
 - `rank-R.json` is the rank's `RankProgress`.
 - `best.safetensors` has the weights of the best epoch so far, in training by epochs.
+- `sha256.json` has the sums of all these, so that no damaged file is resumed from.
 
 It is written under a temporary name and renamed when complete. Random numbers are a function of seed, step and rank, so
 no random state is stored.
@@ -28,6 +29,7 @@ from torch import Tensor, nn
 
 from elmo import config as configs
 from elmo.disk.files import PARTIAL, remove, write_run_file
+from elmo.disk.sums import check_sums, write_sums
 from elmo.errors import InputError
 from elmo.training.distributed import Fabric
 from elmo.training.sharding import Shard, join_parts, take_part
@@ -86,6 +88,7 @@ def save_checkpoint(
     write_run_file(temporary / f"{name}.json", json.dumps(dataclasses.asdict(progress)).encode())
     fabric.barrier()
     if fabric.is_global_zero:
+        write_sums(temporary, sorted(file.name for file in temporary.iterdir()))
         shutil.rmtree(target, ignore_errors=True)
         temporary.replace(target)
         for old in _checkpoints(folder)[:-KEPT]:
@@ -121,6 +124,7 @@ def load_checkpoint(
     """
     rank, world = fabric.global_rank, fabric.world_size
     try:
+        check_sums(checkpoint)
         model.load_state_dict(load_file(checkpoint / "model.safetensors"))
         _load_optimizer(optimizer, _optimizer_state(checkpoint, optimizer, shards, rank, world))
         before = len(list(checkpoint.glob("rank-*.json")))

@@ -18,10 +18,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from elmo.config import ConfigError, check_range, check_sizes
+from elmo.disk.sums import sha256_of
 from elmo.embedding.embedder import Embedder, StatePolicy
 from elmo.embedding.pooling import unit_vectors
 from elmo.errors import InputError
-from elmo.formats.download import sha256_of
 from elmo.formats.opened import open_model
 from elmo.ops import Precision
 from elmo_lab import RECIPES

@@ -22,8 +22,8 @@ from elmo import config as configs
 from elmo import formats, machine
 from elmo.disk.files import real_path, write_run_file
 from elmo.disk.run import check_same, holds_run, lock_folder, read_json, read_settings
+from elmo.disk.sums import sha256_of
 from elmo.errors import InputError
-from elmo.formats.download import sha256_of
 from elmo.formats.opened import OpenedModel
 from elmo.training.distributed import Fabric, launch
 from elmo.training.epochs import EpochConfig, EpochState, fit_epochs

@@ -20,9 +20,9 @@ from torch import Tensor
 from elmo import config as configs
 from elmo.disk.files import remove_leftovers, write_run_file
 from elmo.disk.run import check_same, holds_run, lock_folder, read_json, read_settings
+from elmo.disk.sums import sha256_of
 from elmo.errors import InputError
 from elmo.formats import TRAINED, Model, native
-from elmo.formats.download import sha256_of
 from elmo.model.config import BiLMConfig, LstmConfig
 from elmo.model.translator import DecoderConfig, Translator
 from elmo.pretraining.perplexity import perplexity_of

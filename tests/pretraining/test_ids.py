@@ -1,5 +1,6 @@
 """A text as ids: kept, made by several processes, and refused when it changes or is damaged."""
 
+import io
 import os
 from collections import Counter
 from dataclasses import replace
@@ -168,6 +169,11 @@ def test_kept_ids_are_of_one_text_read_in_one_way(tmp_path, monkeypatch):
         ("paragraphs.npz", lambda raw: raw[:30]),
         ("text.json", lambda raw: raw[:-3]),
         ("text.json", lambda raw: b"[]"),
+        ("text.json", lambda raw: raw.replace(b'"sizes": [', b'"sizes": [1')),
+        ("tokens.bin", lambda raw: bytes(len(raw))),
+        ("tokens.bin", lambda raw: raw[:3] + b"\x40" + raw[4:]),
+        ("words.txt", lambda raw: raw.replace(b'"a"', b"123")),
+        ("paragraphs.npz", lambda raw: archived(ends=[9], characters=[3], starts=[True])),
     ],
 )
 def test_damaged_ids_are_refused_with_the_remedy(tmp_path, file, damage):
@@ -176,6 +182,12 @@ def test_damaged_ids_are_refused_with_the_remedy(tmp_path, file, damage):
     (folder / file).write_bytes(damage((folder / file).read_bytes()))
     with refused(folder, "remove"):
         kept_ids(folder, paths, WHITESPACE)
+
+
+def archived(**arrays):
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
 
 
 def test_what_a_killed_process_leaves_does_not_count(tmp_path):

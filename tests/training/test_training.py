@@ -372,7 +372,9 @@ def test_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch)
     assert {path.stat().st_ino for path in written.iterdir()} <= set(seen[: seen.index(written)])
 
 
-@pytest.mark.parametrize("failing", ["model.safetensors", "optimizer.safetensors", "rank-0.safetensors", "rank-0.json"])
+@pytest.mark.parametrize(
+    "failing", ["model.safetensors", "optimizer.safetensors", "rank-0.safetensors", "rank-0.json", "sha256.json"]
+)
 def test_full_disk_at_a_checkpoint_keeps_the_one_before(tmp_path, monkeypatch, failing):
     Run(tmp_path).fit(3)
     before = {path: path.read_bytes() for path in (tmp_path / "checkpoints").rglob("*") if path.is_file()}
@@ -425,6 +427,28 @@ def test_a_checkpoint_that_lacks_a_file_or_is_of_another_network_is_named(tmp_pa
     (folder / "optimizer.safetensors").unlink()
     with refused("step-000000003", "optimizer", "remove"):
         run.fit(5, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("rank-0.json", lambda raw: b"[]"),
+        ("rank-0.json", lambda raw: raw.replace(b'"step": 3', b'"step": 2')),
+        ("rank-0.safetensors", lambda raw: raw[:-1] + b"\x7f"),
+        ("optimizer.safetensors", lambda raw: raw[:-4] + b"\0\0\x80\x3f"),
+        ("model.safetensors", lambda raw: raw[:-4] + b"\0\0\x80\x3f"),
+        ("model.safetensors", lambda raw: raw[:20]),
+        ("sha256.json", lambda raw: b"[]"),
+        ("sha256.json", lambda raw: raw[:9]),
+    ],
+)
+def test_a_damaged_checkpoint_is_not_resumed_from(tmp_path, name, damage):
+    """Most damages would go unnoticed, and train another network."""
+    Run(tmp_path, OptimConfig(name="adamw")).fit(3)
+    file = tmp_path / "checkpoints" / "step-000000003" / name
+    file.write_bytes(damage(file.read_bytes()))
+    with refused("step-000000003", name if name != "sha256.json" else "", "remove this folder"):
+        Run(tmp_path, OptimConfig(name="adamw")).fit(5, resume=True)
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="asks Linux for the files that are open")
