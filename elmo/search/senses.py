@@ -66,7 +66,7 @@ def read_occurrences(path: Path) -> list[Occurrence]:
             f"{path}: the first line is {shown(head)}; expected the tab-separated columns {', '.join(COLUMNS)},"
             " and form if words are inflected"
         )
-    return [_occurrence(line, columns, f"{path}, line {number}") for number, line in lines]
+    return [_occurrence(line, columns, f"{path}, line {number}") for number, line in lines if line.strip()]
 
 
 def _occurrence(line: str, columns: tuple[str, ...], where: str) -> Occurrence:

@@ -11,6 +11,8 @@ from elmo_lab.report.collect import RecordedRun
 from elmo_lab.report.provenance import provenance
 from elmo_lab.tasks.table import count_seeds, error_reduction, signed_percent
 
+DAMAGED = (KeyError, TypeError, ValueError, IndexError, AttributeError)
+"""The errors of reading a record of another shape."""
 NOTE = (
     "Mean and standard deviation over the seeds, in percent. Error reduction is the difference as a share of the first"
     " arm's errors (100 minus its score)."
@@ -23,9 +25,18 @@ def sections(runs: Sequence[RecordedRun]) -> Iterator[Section]:
         return
     try:
         yield Section("Tasks", tuple(_blocks(runs)))
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        names = ", ".join(run.name for run in runs[:3])
+    except DAMAGED as error:
+        named = [run.name for run in runs if not _is_whole(run)] or [run.name for run in runs]
+        names = ", ".join(named[:3])
         raise InputError(f"{names}: records without a task's scores ({error!r}); train again") from error
+
+
+def _is_whole(run: RecordedRun) -> bool:
+    """Whether a run can be shown alone."""
+    try:
+        return bool(list(_blocks([run])))
+    except DAMAGED:
+        return False
 
 
 def _blocks(runs: Sequence[RecordedRun]) -> Iterator[Block]:

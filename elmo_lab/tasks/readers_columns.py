@@ -23,6 +23,8 @@ DOCUMENT_START = "-DOCSTART-"
 LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][a-z]+)*:")
 JSON = re.compile(r"\{\s*(\"|$)|\[\s*(\{|$)")
 """The beginning of a JSON file's first line; "[" and "{" alone may be tokens."""
+MARKED_OTHERWISE = re.compile(r"[BIESLUMW]_.+|.+[-_][BIESLUMW]")
+"""A tag whose mark stands behind an underscore, or after its type: B_PER, PER-B. It is no type that stands alone."""
 PART_OF_WORD = re.compile(r"\d+[-.]\d+")
 """The number of a multiword token or of an empty node, as in CoNLL-U."""
 
@@ -181,7 +183,10 @@ def _tagged(
 def _are_types(tags: list[str]) -> bool:
     """Whether the tags are types without a mark of their beginning, such as PER, and mostly O."""
     counts = Counter(tags)
-    return counts["O"] * 2 > len(tags) and not any(is_tag(tag) or not tag for tag in counts if tag != "O")
+    others = [tag for tag in counts if tag != "O"]
+    return counts["O"] * 2 > len(tags) and not any(
+        is_tag(tag) or not tag or MARKED_OTHERWISE.fullmatch(tag) for tag in others
+    )
 
 
 def _tag(row: Row, column: int, path: Path, irregular: IrregularPlaces, inside: str = "") -> str:

@@ -37,6 +37,7 @@ from elmo_lab.tasks.batches import BatchConfig
 from elmo_lab.tasks.cache import CacheConfig
 from elmo_lab.tasks.files import find_file, resolve_data
 from elmo_lab.tasks.inputs import Collator, InputConfig, Inputs
+from elmo_lab.tasks.readers import with_noun
 from elmo_lab.tasks.task import Task, TaskModel
 from elmo_lab.tasks.trained import RESULT, WEIGHTS, build_network, predict, records_of, sizes, tokens_of, write_task
 from elmo_lab.tasks.vectors import StaticVectors
@@ -212,7 +213,12 @@ def _prepare(
         task.check(examples[part], labels, path)
     examples["train"] = training_subset(examples["train"], config)
     known = tasks.sentences_of(task, examples["train"])
-    examples["train"] = task.training(examples["train"], model_config)
+    drawn, examples["train"] = examples["train"], task.training(examples["train"], model_config)
+    if not examples["train"]:
+        raise InputError(
+            f"{files['train']}: nothing can be learned from {with_noun(len(drawn), 'example')}, such as questions whose"
+            " passages lack their answers; give other examples, or more of them (max_train, train_fraction)"
+        )
     texts = {part: tasks.sentences_of(task, members) for part, members in examples.items()}
     other = (token for part in ("dev", "test") for sentence in texts.get(part, ()) for token in sentence)
     inputs = config.inputs

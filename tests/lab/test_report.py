@@ -347,6 +347,15 @@ def test_damaged_files_are_named(tmp_path: Path, file: str, values: Any, said: s
         job.write_report([folder], tmp_path / "page.html")
 
 
+def test_of_many_records_the_damaged_one_is_named(tmp_path: Path) -> None:
+    for name in "abcde":
+        plant(tmp_path / name, "srl", 60.0, 59.0)
+    write_record(tmp_path / "d", rows=[{"seed": 1}])
+    with refused(f"{tmp_path.name}/d: ", "train again") as raised:
+        job.write_report([tmp_path], tmp_path / "page.html")
+    assert f"{tmp_path.name}/a" not in str(raised.value)
+
+
 def test_what_cannot_be_read_is_an_error_of_one_line(tmp_path: Path) -> None:
     output = tmp_path / "page.html"
     for paths, message in (([tmp_path], "results"), ([tmp_path / "nowhere"], "nowhere; folder")):

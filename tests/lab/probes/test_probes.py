@@ -130,7 +130,9 @@ def test_senses_of_latin_are_enough_and_fair() -> None:
 def test_senses_in_other_forms_are_those_of_one_word(tmp_path: Path) -> None:
     head = "word\tsense\tindex\tsentence\tform\n"
     path = tmp_path / "senses.tsv"
-    path.write_text(head + "ius\tlaw\t1\tde iure civili\tiure\nius\tbroth\t0\tius supernatet\tius\n", encoding="utf-8")
+    path.write_text(
+        head + "ius\tlaw\t1\tde iure civili\tiure\nius\tbroth\t0\tius supernatet\tius\n\n", encoding="utf-8"
+    )
     assert [(item.word, item.sentence[item.index]) for item in senses.read_occurrences(path)] == [
         ("ius", "iure"),
         ("ius", "ius"),

@@ -243,6 +243,12 @@ def test_numbers_as_tags_are_refused_with_the_remedy(file: File) -> None:
         tags(file('{"tokens": ["a"], "ner_tags": [3]}\n'))
 
 
+@pytest.mark.parametrize("tag", ["B_PER", "PER-B", "PER_I"])
+def test_marks_that_are_written_otherwise_are_no_types(file: File, tag: str) -> None:
+    with refused("line 1", repr(tag), "B-TYPE"):
+        tags(file(f"Nora\t{tag}\nlives\tO\nin\tO\n"))
+
+
 # CoNLL-2012
 
 GOLD = """#begin document (bc/x); part 000

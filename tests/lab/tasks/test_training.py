@@ -20,7 +20,7 @@ from tiny import write_tiny
 
 from elmo import config as configs
 from elmo.disk.lock import LOCK, locked
-from elmo.errors import InputError
+from elmo.errors import InputError, IrregularInput
 from elmo.training import epochs
 from elmo.training.epochs import EpochConfig, EpochState, next_epoch
 from elmo.training.stopping import RunStopped
@@ -366,6 +366,16 @@ def test_a_network_that_cannot_be_built_leaves_no_run_behind(tmp_path: Path, mon
         with pytest.raises(Failed):
             train.train_task(run_config(tmp_path), quiet=True)
     train.train_task(run_config(tmp_path, training={"epochs": 1}), quiet=True)
+
+
+def test_examples_that_teach_nothing_are_refused(tmp_path: Path) -> None:
+    """Otherwise a network of random weights would be scored."""
+    question = {"id": "1", "context": "Mia sat .", "question": "Who ?", "answers": [{"text": "Bo", "answer_start": 0}]}
+    file = tmp_path / "train.json"
+    file.write_text(json.dumps(question), encoding="utf-8")
+    with pytest.warns(IrregularInput), refused("train.json", "1 example", "answers"):
+        train.train_task(run_config(tmp_path, task="squad", train=str(file)), quiet=True)
+    assert not (tmp_path / "run" / "config.json").exists()
 
 
 def test_another_bilm_is_refused(tmp_path: Path) -> None:
