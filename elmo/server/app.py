@@ -24,7 +24,7 @@ def create_app(service: Service, key: str | None = None, traffic: Traffic | None
     """
     served = [each for part in (embeddings, openai, language, similar) for each in part.routes(service)]
     routes = [*served, *_own(service, served, key is not None), *page.routes(service.examples)]
-    app = Starlette(routes=starlette_routes(routes))
+    app = Starlette(routes=starlette_routes(routes, service.config.timeout))
     app.router.redirect_slashes = False
     for kind in (*ERRORS, HTTPException):
         app.add_exception_handler(kind, handle_error)

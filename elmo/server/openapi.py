@@ -1,5 +1,6 @@
 """The routes as data, from which the application and /openapi.json are made."""
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from starlette.responses import Response
 
 from elmo import __version__
 from elmo.server.bodies import body_schemas, decode_body
-from elmo.server.errors import ErrorResponse, InvalidBody, OpenAIErrorResponse, is_of_openai
+from elmo.server.errors import ErrorResponse, InvalidBody, OpenAIErrorResponse, RequestTimedOut, is_of_openai
 
 Answer = Callable[..., Awaitable[Response]]
 """A route's function: it takes the request, and the decoded body if the route has one."""
@@ -40,12 +41,12 @@ class Route:
         return re.sub(r":\w+}", "}", self.path)
 
 
-def starlette_routes(routes: Sequence[Route]) -> list[routing.Route]:
-    """Converts the routes to those of Starlette."""
-    return [routing.Route(route.path, _endpoint(route), methods=[route.method]) for route in routes]
+def starlette_routes(routes: Sequence[Route], timeout: float) -> list[routing.Route]:
+    """Converts the routes to those of Starlette, whose answers take at most `timeout` seconds."""
+    return [routing.Route(route.path, _endpoint(route, timeout), methods=[route.method]) for route in routes]
 
 
-def _endpoint(route: Route) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(route: Route, timeout: float) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         request.scope["elmo.route"] = route.template
         if route.body is None:
@@ -55,7 +56,12 @@ def _endpoint(route: Route) -> Callable[[Request], Awaitable[Response]]:
             raise InvalidBody(
                 "the header content-type is not application/json; send it with the body, as curl's -H does"
             )
-        return await route.answer(request, decode_body(await request.body(), route.body))
+        body = decode_body(await request.body(), route.body)
+        try:
+            async with asyncio.timeout(timeout):
+                return await route.answer(request, body)
+        except TimeoutError as error:
+            raise RequestTimedOut from error
 
     return endpoint
 

@@ -2,7 +2,7 @@
 
 The model runs in the thread of `Service.batcher`; the tokenizer has a thread, and so has the writing of large answers.
 All three do long work in steps, between which they do the work of others. The rest runs in the server's event loop,
-whose routes wait for a future and cancel it after a timeout.
+whose routes wait for a future; their timeout (`elmo.server.openapi`) cancels it.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from elmo.pretraining.scoring import Scorer
 from elmo.search.index import Index
 from elmo.server.answers import compressed_response
 from elmo.server.batching import Batcher, BatchKind
-from elmo.server.errors import EmptyRequest, RequestTimedOut, RequestTooLarge
+from elmo.server.errors import EmptyRequest, RequestTooLarge
 from elmo.server.metrics import Metrics
 from elmo.text.marks import BOS, EOS
 from elmo.text.tokenizer import WHITESPACE, Tokenizer
@@ -172,7 +172,7 @@ class Service:
         """Splits texts into sentences of tokens, as `Embedder.embed` does; a list of tokens is one sentence.
 
         With `lines`, a line of a text is one sentence. With `cut`, a text that is too long loses that end. Raises
-        RequestTooLarge, RequestTimedOut, and EmptyRequest.
+        RequestTooLarge and EmptyRequest.
         """
         if not given:
             raise EmptyRequest("no sentences; at least one is expected")
@@ -182,7 +182,7 @@ class Service:
             )
         splits: list[SplitText] = []
         steps = self._split(given, cut, lines, splits)
-        while await self._answer(self._tokenizing.submit(_step, steps)):
+        while await asyncio.wrap_future(self._tokenizing.submit(_step, steps)):
             pass
         return splits
 
@@ -291,13 +291,7 @@ class Service:
     async def _accepted(self, future: "Future[T]", splits: Sequence[SplitText]) -> T:
         """Returns the answer to a request that the queue has accepted."""
         self.metrics.tokens.inc(sum(len(split.tokens) for split in splits))
-        return await self._answer(future)
-
-    async def _answer(self, future: "Future[T]") -> T:
-        try:
-            return await asyncio.wait_for(asyncio.wrap_future(future), self.config.timeout)
-        except TimeoutError as error:
-            raise RequestTimedOut from error
+        return await asyncio.wrap_future(future)
 
     def _embed(self, splits: list[SplitText], kind: BatchKind) -> list[np.ndarray]:
         return list(self.embedders[kind.state].embed_stream(splits, kind.layers, kind.pool))

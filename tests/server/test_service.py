@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
@@ -258,6 +259,20 @@ def test_what_is_not_answered_in_time_is_given_up(service, monkeypatch):
     answer = post(service, "/embed", {"inputs": "a"})
     assert (answer.status_code, answer.json()["error_type"]) == (504, "Backend")
     assert never.cancelled()
+
+
+def test_the_time_of_a_request_is_that_of_all_its_steps(service, monkeypatch):
+    """Each step of tokenizing is short, but there are many."""
+
+    class Long(Tokenizer):
+        def parts(self, line: str) -> Iterator[list[str]]:
+            for _ in range(100):
+                time.sleep(0.01)
+                yield []
+
+    monkeypatch.setattr(service, "tokenizer", Long(WHITESPACE))
+    monkeypatch.setattr(service, "config", replace(service.config, timeout=0.2))
+    assert post(service, "/embed", {"inputs": "a"}).status_code == 504
 
 
 def test_an_error_of_the_server_itself_is_in_its_log_alone(service, monkeypatch, caplog):
