@@ -21,7 +21,7 @@ from elmo.text.tokenizer import split_at_spaces
 from elmo_lab.tasks.readers import EMPTY, with_noun
 from elmo_lab.tasks.tagging import Span, tags_of
 
-BEGIN = re.compile(r"#\s*begin document\b:?\s*(?P<name>.*?)(?:; *part (?P<part>\d{1,9}))?\s*")
+BEGIN = re.compile(r"#\s*begin document\b:?\s*(?P<title>(?P<name>.*?)(?:; *part (?P<part>\d{1,9}))?)\s*")
 END = re.compile(r"#\s*end document\b.*")
 NUMBER = 2
 """The usual column of a word's number."""
@@ -46,6 +46,8 @@ class ColumnDocument:
     """The column that counts the words; the word follows it."""
     first: int
     """The first number: 0 in CoNLL-2012, 1 in SemEval-2010."""
+    title: str
+    """The name and the part as the file writes them, by which the reference scorer finds the document."""
 
     def cells(self, rows: list[Row], column: int) -> list[str]:
         """Returns a column, counted from that of the numbers, with "-" for cells that a row lacks."""
@@ -71,7 +73,7 @@ def is_begin(line: str) -> bool:
 
 def read_documents(path: Path, irregular: IrregularPlaces) -> Iterator[ColumnDocument]:
     """Reads the documents of a file. Raises InputError for rows outside of one, or if no column counts the words."""
-    begin: tuple[int, str, int] | None = None  # line, name and part of the open document
+    begin: tuple[int, str, int, str] | None = None  # line, name, part and title of the open document
     sentences: list[list[Row]] = []
     for number, line in numbered_lines(path):
         if is_begin(line):
@@ -167,14 +169,14 @@ def _spans(path: Path, rows: list[Row], cells: list[str]) -> list[Span]:
     return spans
 
 
-def _header(line: str) -> tuple[str, int]:
-    """The name and the part in a line such as `#begin document (name); part 000`."""
+def _header(line: str) -> tuple[str, int, str]:
+    """The name, the part and both as they are written in a line such as `#begin document (name); part 000`."""
     found = BEGIN.fullmatch(line.strip())
     assert found is not None
     name = found["name"]
     if name.startswith("(") and name.endswith(")"):
         name = name[1:-1]
-    return name, int(found["part"] or 0)
+    return name, int(found["part"] or 0), found["title"]
 
 
 def _columns(path: Path, number: int, line: str, before: list[Row], irregular: IrregularPlaces) -> list[str]:
@@ -197,9 +199,9 @@ def _columns(path: Path, number: int, line: str, before: list[Row], irregular: I
 
 
 def _document(
-    path: Path, begin: tuple[int, str, int], sentences: list[list[Row]], irregular: IrregularPlaces
+    path: Path, begin: tuple[int, str, int, str], sentences: list[list[Row]], irregular: IrregularPlaces
 ) -> ColumnDocument:
-    line, name, part = begin
+    line, name, part, title = begin
     sentences = [rows for rows in sentences if rows]
     words = len(name.split())
     # The column is looked for after the document's name and part, at CoNLL-2012's place, at SemEval's, then anywhere.
@@ -219,7 +221,7 @@ def _document(
             if not columns[place + 1]:
                 irregular.note(f"an empty token, read as {EMPTY!r}", number)
                 columns[place + 1] = EMPTY
-    return ColumnDocument(line, name, part, sentences, place, base)
+    return ColumnDocument(line, name, part, sentences, place, base, title)
 
 
 def _is_count(sentences: list[list[Row]], place: int, base: int) -> bool:

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,8 @@ class Document:
     """The genre that the file names, or that in the document's name; "" if there is neither."""
     part: int = 0
     line: int = 0
+    title: str = field(default="", compare=False)
+    """The name and the part as a file of columns writes them; "" if the document is of no such file."""
 
 
 def read_coref(path: Path) -> list[Document]:
@@ -81,7 +83,8 @@ def write_conll2012(path: Path, documents: Iterable[Document]) -> None:
     """
     with text_output(path, overwrite=True) as file:
         for document in documents:
-            file.write(f"#begin document ({' '.join(document.name.split())}); part {document.part:03d}\n")
+            title = document.title or f"({' '.join(document.name.split())}); part {document.part:03d}"
+            file.write(f"#begin document {title}\n")
             file.writelines(_rows(document))
             file.write("#end document\n")
 
@@ -238,6 +241,7 @@ def _document(path: Path, rows: conll2012.ColumnDocument, irregular: IrregularPl
         genre_of(rows.name),
         rows.part,
         rows.line,
+        rows.title,
     )
 
 

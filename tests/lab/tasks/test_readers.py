@@ -376,6 +376,15 @@ def test_coreference_is_read_back(file, tmp_path: Path, writer) -> None:
     assert [replace(each, line=1) for each in again] == [document] * 2
 
 
+@pytest.mark.parametrize("title", ["(bn/x/1); part 002", "(1_x_brat); part 0", "GUM_x", "(a b); part 1"])
+def test_the_reference_scorer_finds_documents_by_the_line_of_their_file(file, tmp_path: Path, title: str) -> None:
+    """Its pattern is `^#\\s*begin document (.*?)$`; a document of another name has the recall 0."""
+    begin = f"#begin document {title}"
+    documents = readers_coref.read_coref(file(COLUMNS.replace("#begin document (bn/x/1); part 002", begin)))
+    readers_coref.write_conll2012(tmp_path / "out", documents)
+    assert (tmp_path / "out").read_text(encoding="utf-8").splitlines()[0] == begin
+
+
 def test_names_and_tokens_that_columns_could_take_for_something_else(tmp_path: Path) -> None:
     document = readers_coref.Document("#1\n2", (("#", "a b", "\u00a0"),), (((0, 1),),), (("",) * 3,))
     readers_coref.write_conll2012(tmp_path / "out", [document])
