@@ -9,6 +9,7 @@ from numbers import Integral
 from pathlib import Path
 from shlex import quote
 from typing import Any
+from unicodedata import normalize
 
 
 class InputError(ValueError):
@@ -34,9 +35,14 @@ class IrregularInput(InputError, UserWarning):
 def did_you_mean(name: str, known: Iterable[str], least: float = 0.6, where: str = "") -> str:
     """Returns the end of an error, which asks for the known name most like `name`; empty if none is like it.
 
-    `where`, such as the section of a key, is shown before the name.
+    `where`, such as the section of a key, is shown before the name. A name that looks the same is shown with escapes.
     """
-    close = get_close_matches(str(name).lower(), list(known), 1, least)
+    known = list(known)
+    composed = normalize("NFC", str(name))
+    same = None if composed.isascii() else next((each for each in known if normalize("NFC", each) == composed), None)
+    if same is not None:
+        return f"; {where}{same!a} is there: the same characters, composed in another way (NFC or NFD)"
+    close = get_close_matches(str(name).lower(), known, 1, least)
     return f"; did you mean {where}{close[0]}?" if close else ""
 
 

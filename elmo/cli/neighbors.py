@@ -277,7 +277,13 @@ def _in_index(arguments: argparse.Namespace) -> tuple[list[Any], list[Any], int,
         )
     given, opened = _given(arguments, index.record.tokenizer), None
     if given is not None or arguments.model is not None:
-        card, opened = _opened(arguments.model or index.record.bilm["model"], state)
+        name = arguments.model or index.record.bilm["model"]
+        try:
+            card, opened = _opened(name, state)
+        except FileNotFoundError as error:
+            if arguments.model is not None:
+                raise
+            raise InputError(f"{arguments.index}: its model, {name}, is not found here; name it as --model") from error
         index.check_model(card)
     if given is not None and opened is not None:
         vector = nearest.query_vectors(opened, [given], [layer])[0, 0]

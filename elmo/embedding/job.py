@@ -167,7 +167,7 @@ def _given_lines(lines: Iterable[str]) -> Iterator[str]:
     for number, line in enumerate(check_outer(lines, "a file or a list of lines is expected")):
         if not isinstance(line, str):
             raise no_text(line, place_of("line", number, lines), "a string is expected")
-        yield str(line).rstrip("\r\n")
+        yield str(line).rstrip("\r\n").removeprefix(opening.MARK)
 
 
 def read_lines(source: str | Path) -> Iterator[str]:

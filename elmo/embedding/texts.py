@@ -13,6 +13,7 @@ import numpy as np
 from elmo.embedding.pooling import Shaping
 from elmo.errors import InputError, check_whole, did_you_mean, shown
 from elmo.text.given import TEXTS, check_outer, check_sentence, has_items, no_text, place_of
+from elmo.text.opening import MARK
 from elmo.text.records import Span, text_records
 from elmo.text.tokenizer import Tokenizer
 
@@ -57,6 +58,7 @@ class SplitText:
         spans: list[Span] = []
         known, sentences, begin = True, [], 0
         for end in [*LINE_END.finditer(text), None]:
+            begin += text.startswith(MARK, begin)
             line = text[begin:] if end is None else text[begin : end.start()]
             for record in text_records(line, tokenizer):
                 if not record.tokens:

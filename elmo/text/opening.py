@@ -117,10 +117,15 @@ def check_encoding(first: bytes, source: str | Path) -> None:
     """
     if (kind := _compression(first)) is not None:
         raise InputError(f"{source}: the text is compressed ({kind}); decompress it before it is read")
-    if what := next((what for magic, what in DOCUMENTS.items() if first.startswith(magic)), None):
-        raise InputError(f"{source}: is {what}, not plain text; save its text as a text file in UTF-8")
+    _check_plain(first, source)
     if (encoding := _wide(first)) is not None:
         raise InputError(f"{source}: the text is {encoding}, not UTF-8; {_convert(source, encoding)}")
+
+
+def _check_plain(first: bytes, source: str | Path) -> None:
+    """Raises InputError if a file that begins with `first` is a document."""
+    if what := next((what for magic, what in DOCUMENTS.items() if first.startswith(magic)), None):
+        raise InputError(f"{source}: is {what}, not plain text; save its text as a text file in UTF-8")
 
 
 def not_utf8(path: Path) -> InputError:
@@ -145,8 +150,10 @@ def not_utf8(path: Path) -> InputError:
 def decode_text(raw: bytes, path: Path, otherwise: str | None = None) -> tuple[str, str]:
     """Returns the text of a file's bytes and its encoding: UTF-8, UTF-16 or UTF-32 by the bytes, or else `otherwise`.
 
-    Raises InputError if the text is not Unicode and `otherwise` is None, is no encoding, or is not that of the text.
+    Raises InputError for a document, and if the text is not Unicode and `otherwise` is None, is no encoding, or is not
+    that of the text.
     """
+    _check_plain(raw[:HEAD], path)
     if (wide := _wide(raw[:HEAD])) is not None:
         try:
             return raw.decode(wide), wide

@@ -44,6 +44,21 @@ def test_a_text_has_the_vectors_of_its_sentences_bit_for_bit(embedder, layers):
         assert [text[a:b] for a, b in vectors.offsets or ()] == list(vectors.tokens)
 
 
+def test_a_byte_order_mark_is_no_character_of_a_word(embedder):
+    """As at the beginning of lines of a file; the places of tokens count it."""
+    plain, marked = "They play chess.\nThey won.", "\ufeffThey play chess.\n\ufeffThey won."
+    found = embedder.embed(marked)
+    assert found.tokens == embedder.embed(plain).tokens
+    assert [marked[a:b] for a, b in found.offsets or ()] == list(found.tokens)
+    np.testing.assert_array_equal(found, embedder.embed(plain))
+
+
+def test_a_word_that_looks_the_same_is_told_apart(embedder):
+    for asked, there in (("caf\u00e9", "cafe\u0301"), ("cafe\u0301", "caf\u00e9")):
+        with refused(ascii(there), "NFC"):
+            embedder.embed(f"un {there}").word(asked)
+
+
 def test_states_read_texts_as_they_read_their_sentences(embedder):
     for state in ("echo", "carry", "warm"):
         other = Embedder(embedder.bilm, text=TextConfig(), state=state)

@@ -519,6 +519,20 @@ def test_command_answers_as_without_an_index(made: Path, name: str, printed: Cal
         assert [line["similarity"] for line in found] == pytest.approx([line["similarity"] for line in exact], abs=1e-5)
 
 
+def test_a_model_that_is_not_found_from_here_is_to_be_named(
+    made: Path, tmp_path: Path, printed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the index names it by a relative path, and the command runs in another folder."""
+    monkeypatch.chdir(made)
+    texts = ("text.txt", "--pretokenized", "--output", tmp_path / "index", "--model", "model", "--quiet")
+    assert printed("index", *texts)[0] == 0
+    monkeypatch.chdir(tmp_path)
+    code, said = printed("neighbors", "the muddy bank", "--word", "bank", "--index", "index")
+    assert code == 2
+    for word in ("index", "model", "--model"):
+        assert word in said[-1]
+
+
 def test_commands_read_sentences_by_their_kind(made: Path, tmp_path: Path, printed: Callable[..., Any]) -> None:
     """The numbers, comments and tags of CoNLL-U are no words."""
     file, index = tmp_path / "text.conllu", tmp_path / "index"

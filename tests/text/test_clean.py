@@ -10,7 +10,7 @@ import pytest
 from command import run
 from hypothesis import given
 from hypothesis import strategies as st
-from refusals import refusal
+from refusals import refusal, refused
 
 from elmo.errors import InputError, IrregularInput
 from elmo.text.clean import CleanConfig, clean_folder
@@ -166,6 +166,13 @@ def test_whole_files_are_held_out_and_not_trained_on(tmp_path: Path) -> None:
     assert again.files == report.files
     other = clean_folder(source, tmp_path / "other", CleanConfig(heldout=0.1, seed=4))
     assert other.files != report.files
+
+
+@pytest.mark.parametrize(("raw", "word"), [(b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n", "PDF"), (b"{\\rtf1 Rain.}", "RTF")])
+def test_a_document_is_not_cleaned(tmp_path: Path, raw: bytes, word: str) -> None:
+    source = folder_of(tmp_path / "in", a=f"{LONG}\n", b=raw)
+    with refused("b.txt", word):
+        clean_folder(source, tmp_path / "out", ALL)
 
 
 def test_texts_behind_links_are_read_once(tmp_path: Path) -> None:
