@@ -29,7 +29,7 @@ from elmo.embedding.corpus import (
 )
 from elmo.embedding.corpus_rows import Part
 from elmo.embedding.store_parquet import import_pyarrow
-from elmo.errors import InputError, in_one_line, pip_line
+from elmo.errors import InputError, check_whole, in_one_line, pip_line
 
 TASKS_OF_AN_ACTOR = 2
 """An actor has the part that it writes, and the next one, so that it never waits."""
@@ -73,6 +73,9 @@ def embed(dataset: Any, settings: Settings | None = None, workers: int | None = 
     `workers` and `threads` are those of `run_parts`. Raises the errors of `elmo.formats.load`, and InputError if the
     cluster has no room.
     """
+    check_whole("threads", threads)
+    if workers is not None:
+        check_whole("workers", workers)
     ray = _ray()
     settings = settings or Settings()
     pool, device = _pool(ray, workers, threads)

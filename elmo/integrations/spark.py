@@ -16,7 +16,7 @@ import torch
 from elmo.embedding.arrow import RecordBatch, embed_batches, with_errors
 from elmo.embedding.corpus import Settings, examine_model, load_embedder
 from elmo.embedding.embedder import Embedder
-from elmo.errors import InputError, pip_line
+from elmo.errors import InputError, check_whole, pip_line
 from elmo.text.tokenizer import Tokenizer
 
 
@@ -29,6 +29,7 @@ def embed(frame: Any, settings: Settings | None = None, threads: int = 1, device
     Every Python process of an executor loads the model once and computes with `threads` threads, as set by
     `spark.task.cpus`. Spark's numbers are float32. Raises the errors of `elmo.formats.load`, and InputError.
     """
+    check_whole("threads", threads)
     types = _types()
     settings = settings or Settings()
     column = next((name for name in ("text", "tokens") if name in frame.columns), None)

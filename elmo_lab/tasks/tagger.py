@@ -53,8 +53,10 @@ def load(*runs: str | Path, model: str | None = None, vectors: str | None = None
     """Loads the network in a folder that `elmo task train` wrote, or an ensemble from several such folders.
 
     `model` and `vectors` are the paths of the biLM and of the static vectors, if they have moved since training. Raises
-    InputError if a folder has no trained task, or if the networks have different tasks.
+    InputError if a folder has no trained task, if the networks have different tasks, or if there is no folder.
     """
+    if not runs:
+        raise InputError("no folder is given; name an output folder of elmo task train")
     members = tuple(TrainedTask.load(run, model, device=device, vectors=vectors) for run in runs)
     check_one_task(members)
     return Tagger(members, Tokenizer(members[0].text))

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pages import blocks, sections
-from refusals import names
+from refusals import names, refused
 from tiny import tiny_model
 
 from elmo.embedding.embedder import Embedder
 from elmo.formats import native
+from elmo.integrations import ray, spark
 from elmo.text.tokenizer import TextConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -34,6 +35,15 @@ def test_a_package_that_is_missing(module, package, remedy):
     program = f"import sys; sys.modules[{package!r}] = None; import elmo.integrations.{module}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     names(done.stderr.splitlines()[-1], "pip install", remedy)
+
+
+@pytest.mark.parametrize(
+    ("embed", "numbers"), [(spark.embed, {"threads": 0}), (ray.embed, {"threads": 0}), (ray.embed, {"workers": 0})]
+)
+def test_no_worker_and_no_thread_are_refused(embed, numbers):
+    """Before a cluster starts: zero processors were divided by, and zero workers were as many as there was room for."""
+    with refused(*numbers, "at least 1"):
+        embed(None, **numbers)
 
 
 PROGRAMS = {name: "".join(blocks(text, "python")) for name, text in sections("docs/integrations.md").items()}

@@ -112,6 +112,11 @@ def test_a_tagger_in_two_lines(runs: Path, name: str) -> None:
         tagger(text)
 
 
+def test_no_networks_are_no_tagger() -> None:
+    with refused("no folder", "elmo task train"):
+        elmo.tasks.load()
+
+
 def test_a_tagger_takes_tokens_and_text(runs: Path, tmp_path: Path) -> None:
     tagger = elmo.tasks.load(runs / "ner")
     text, tokens, listed = tagger(["Nora lives in Porto.", ["Nora", "lives"], [["Nora", "lives"]]])
