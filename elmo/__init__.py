@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from matplotlib.figure import Figure
@@ -95,9 +95,9 @@ def load(
 
 def plot(
     word: str,
-    sentences: "str | Sequence[str] | Sequence[Sequence[str]]",
+    sentences: "str | Iterable[str] | Iterable[Sequence[str]]",
     model: "str | Path | Embedder | None" = None,
-    layers: "Sequence[int] | None" = None,
+    layers: "int | Sequence[int] | None" = None,
 ) -> "Figure":
     """Draws all uses of `word` in texts, or in sentences of tokens, as a matplotlib figure, which a notebook shows.
 

@@ -60,7 +60,8 @@ def text_verb(arguments: argparse.Namespace) -> None:
 def _print_report(report: Any, output: Path) -> None:
     for part, words in report.words.items():
         own = [file for file in report.files if file.part == part]
-        print(f"{output / part}: {words:,} words of {len(own):,} files")
+        if own:
+            print(f"{output / part}: {words:,} words of {len(own):,} files")
     encodings = [file.encoding for file in report.files]
     counts = ", ".join(f"{encodings.count(each):,} {each}" for each in sorted(set(encodings)))
     print(f"encodings: {counts}")

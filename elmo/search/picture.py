@@ -51,7 +51,7 @@ def project_to_plane(vectors: Float[np.ndarray, "uses D"]) -> tuple[Float[np.nda
 
 
 def plot(
-    word: str, sentences: Any, model: "str | Path | Embedder | None" = None, layers: Sequence[int] | None = None
+    word: str, sentences: Any, model: "str | Path | Embedder | None" = None, layers: int | Sequence[int] | None = None
 ) -> "Figure":
     """Draws all uses of `word`; see `elmo.plot`."""
     embedder = model if isinstance(model, Embedder) else Embedder.load(model)

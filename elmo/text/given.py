@@ -29,7 +29,7 @@ def token_lists(sentences: Any) -> list[list[str]]:
 
 
 def check_sentences(sentences: Any, given: Any = None) -> Iterator[list[str]]:
-    """Yields the sentences as lists, one at a time. Warns of the first text that was not split.
+    """Yields the sentences as lists, one at a time. Warns of the first that seems to hold texts instead of tokens.
 
     Raises the errors of `check_outer` and of `check_sentence`. `given` is what the caller got, if that is another
     object; its rows are named.
@@ -38,11 +38,11 @@ def check_sentences(sentences: Any, given: Any = None) -> Iterator[list[str]]:
     is_told = False
     for number, sentence in enumerate(check_outer(sentences, SENTENCES)):
         tokens = check_sentence(sentence, number, given)
-        if not is_told and len(tokens) == 1 and " " in tokens[0].strip():
+        if not is_told and tokens and all(" " in token.strip() for token in tokens):
             is_told = True
             warnings.warn(
-                f"sentence {number} is one token with spaces, {shown(tokens[0])}, read as one word; give a text as a"
-                f" string, or its tokens: {SPLIT}",
+                f"sentence {number} has only tokens with spaces, such as {shown(tokens[0])}, each read as one word;"
+                f" give a text as a string, or its tokens: {SPLIT}",
                 stacklevel=2,
             )
         yield tokens

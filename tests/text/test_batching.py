@@ -1,5 +1,7 @@
 """Batches of sentences."""
 
+import warnings
+
 import pytest
 import torch
 from hypothesis import given
@@ -75,6 +77,11 @@ def test_only_the_first_text_that_is_not_split_is_told_of():
     with pytest.warns(UserWarning, match="sentence 1") as told:
         assert token_lists([["fine"], ["She wrote a play ."], ["He did not ."]])[1] == ["She wrote a play ."]
     assert len(told) == 1
+    with pytest.warns(UserWarning, match="sentence 0"):
+        token_lists([["She wrote a play .", "He did not ."], ["fine"]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        token_lists([["viết văn", "."], []])
 
 
 def test_none_is_no_sentence():

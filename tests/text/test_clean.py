@@ -241,6 +241,7 @@ def test_the_command_says_what_it_removed(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "a.txt, line 2" in done.stdout
     assert "twice" in done.stdout
+    assert "heldout.txt" not in done.stdout  # nothing is held out
     assert run("text", source, tmp_path / "out", "--heldout-share", "0").returncode == 2
     again = run("text", source, tmp_path / "out", "--heldout-share", "0", "--overwrite", "--json")
     assert json.loads(again.stdout)["words"]["train.txt"] > 0
