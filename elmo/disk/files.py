@@ -20,6 +20,8 @@ from elmo.errors import InputError
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 PARTIAL, OLD = ".partial", ".old"
 """Suffixes of unfinished output, and of a folder that is being replaced."""
+LONGEST_NAME = 233
+"""The most bytes of an output's name: of the 255 of a file system, the name of its unfinished file needs 22 more."""
 NO_REPLACE, EXCHANGE = 1, 2
 """Flags of Linux's `renameat2`."""
 ABANDONED = 86_400
@@ -42,6 +44,9 @@ def check_output(
             raise InputError(f"{path}: is also the input ({each}), which would be lost; name another output")
     if str(path) == "-":
         raise InputError("the output is '-', but standard output is not supported here; name a file")
+    if (size := len(os.fsencode(real_path(path).name))) > LONGEST_NAME:
+        problem = f"the name has {size} bytes; name an output of at most {LONGEST_NAME}"
+        raise OSError(errno.ENAMETOOLONG, problem, str(path))
     if _is_loop(path):
         raise OSError(errno.ELOOP, "is a link that leads back to itself; remove it, or name another output", str(path))
     if path.exists() and not path.is_file() and not path.is_dir():

@@ -87,8 +87,10 @@ def cosine_similarities(a: Float[np.ndarray, "*A D"], b: Float[np.ndarray, "*B D
 
 def given_vectors(given: Any) -> Float[np.ndarray, "*A D"] | None:
     """Returns vectors that a caller gives as arrays, tensors, a column or lists of numbers; None if `given` is text."""
-    if getattr(getattr(given, "dtype", None), "kind", "") == "O":
-        given = list(given)  # a column of vectors, or of texts
+    if hasattr(given, "to_list"):  # a column of pandas or Polars
+        given = given.to_list()
+    elif getattr(getattr(given, "dtype", None), "kind", "") == "O":
+        given = list(given)
     first = given
     while isinstance(first, list | tuple) and len(first):
         if any(isinstance(each, str) for each in first):

@@ -58,7 +58,7 @@ def check_outer(given: Any, expected: str) -> Any:
         raise InputError(f"{shown(given)} is a string; {expected}")
     if isinstance(given, Set | Mapping):
         raise InputError(f"a {type(given).__name__} is given, which has no order; {expected}")
-    if getattr(given, "ndim", 1) > 1 and hasattr(given, "iloc"):
+    if hasattr(type(given), "columns"):  # of pandas, Polars, Arrow or Spark
         raise InputError("a table is given; name one of its columns, such as frame['text']")
     if not has_items(given):
         raise InputError(f"{shown(given)} is given; {expected}{'' if is_missing(given) else _how(given)}")

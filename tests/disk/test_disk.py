@@ -156,6 +156,17 @@ def test_a_folder_that_takes_no_files_is_named_before_any_work(tmp_path: Path, m
     files.check_output(tmp_path / "out.txt")
 
 
+@pytest.mark.parametrize("letter", ["x", "語"])
+def test_a_name_that_is_too_long_is_named(tmp_path: Path, letter: str) -> None:
+    """Its unfinished file has a longer one."""
+    most = files.LONGEST_NAME // len(letter.encode())
+    with atomic_path(tmp_path / (most * letter)) as unfinished:
+        unfinished.touch()
+    path = tmp_path / ((most + 1) * letter)
+    with refused(path, "bytes", error=OSError):
+        files.check_output(path)
+
+
 def test_a_pipe_or_a_link_to_itself_is_no_output(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.npz")
     (tmp_path / "loop.npz").symlink_to("loop.npz")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 import torch
@@ -50,6 +51,8 @@ NEITHER = [
     ({"a"}, "order"),
     ({"text": "a"}.keys(), "order"),
     (pd.DataFrame({"text": ["a"]}), "frame['text']"),
+    (pl.DataFrame({"text": ["a"]}), "frame['text']"),
+    (pa.table({"text": ["a"]}), "frame['text']"),
     (7, "7 is given"),
 ]
 """Neither texts nor sentences, and what is said of it."""
@@ -239,7 +242,9 @@ def test_vectors_of_any_kind_have_cosines(embedder):
     frame = pd.DataFrame({"text": ["a b", "c"]})
     frame["vector"] = embedder.embed(frame["text"], "top", "mean")
     expected = embedder.similarity("a", list(frame["text"]), "top")
-    for column in (frame["vector"], frame["vector"].values, pd.Series(list(map(list, frame["vector"])), index=[3, 3])):
+    lists = list(map(list, frame["vector"]))
+    others = pd.Series(lists, index=[3, 3]), pl.Series([*map(np.array, lists)])
+    for column in (frame["vector"], frame["vector"].values, *others):
         np.testing.assert_allclose(embedder.similarity("a", column, "top"), expected, atol=1e-6)
     np.testing.assert_allclose(embedder.similarity("a", frame["text"], "top"), expected, atol=1e-6)
     with refused("pool is None"):
