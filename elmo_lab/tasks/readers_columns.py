@@ -51,7 +51,7 @@ def read_tagged(path: Path, unlabelled: bool = False) -> list[TaggedSentence]:
     language code before all tokens, such as `en:`, is removed.
     """
     irregular = IrregularPlaces(path)
-    sentences = list(_sentences(path, irregular, None if unlabelled else -1))
+    sentences = list(_sentences(path, irregular, None if unlabelled else -1, unlabelled))
     tokens, tags = 0, -1
     if _is_numbered(sentences):
         whole = ([row for row in rows if not PART_OF_WORD.fullmatch(row[1][0])] for rows in sentences)
@@ -208,8 +208,14 @@ def _tag(row: Row, column: int, path: Path, irregular: IrregularPlaces, inside: 
 # Lines and columns
 
 
-def _sentences(path: Path, irregular: IrregularPlaces, tag_column: int | None) -> Iterator[list[Row]]:
-    rows, by_tabs, width = list[Row](), False, 0
+def _sentences(
+    path: Path, irregular: IrregularPlaces, tag_column: int | None, may_have_tags: bool = False
+) -> Iterator[list[Row]]:
+    """Yields the rows of every sentence. With `may_have_tags`, a last column of tags tells comments, too."""
+    by_tabs, first = _first_row(path)
+    rows, width = list[Row](), len(first)
+    if may_have_tags and width > 1 and is_tag(first[-1].strip()):
+        tag_column = -1
     for number, line in numbered_lines(path):
         if not line.strip(BLANK) or line.startswith(DOCUMENT_START):
             if rows:
@@ -231,6 +237,14 @@ def _sentences(path: Path, irregular: IrregularPlaces, tag_column: int | None) -
         rows.append((number, columns))
     if rows:
         yield rows
+
+
+def _first_row(path: Path) -> tuple[bool, list[str]]:
+    """Whether tabs separate the columns of the first line that begins with no #, and its columns; none without one."""
+    for _, line in numbered_lines(path):
+        if line.strip(BLANK) and not line.startswith(("#", DOCUMENT_START)):
+            return "\t" in line, _columns(line, "\t" in line, 0)
+    return False, []
 
 
 def _columns(line: str, by_tabs: bool, width: int) -> list[str]:

@@ -23,6 +23,7 @@ from elmo.disk.files import write_run_file
 from elmo.disk.run import read_json
 from elmo.errors import InputError
 from elmo.formats.opened import OpenedModel, open_model
+from elmo.machine import usable_device
 from elmo.model.config import BiLMConfig
 from elmo.text.tokenizer import TextConfig
 from elmo.text.word_vectors import check_file
@@ -74,9 +75,9 @@ class TrainedTask:
 
         `bilm` and `vectors` are the paths of the frozen biLM and of the static vectors, if they have moved since
         training. Raises InputError if the folder has no trained task or is damaged, if the biLM is not that of the
-        training, or if the biLM or the file `vectors` is missing.
+        training, if the biLM or the file `vectors` is missing, or if there is no such device.
         """
-        folder = _folder(Path(folder))
+        place, folder = usable_device(device), _folder(Path(folder))
         record = _read_record(folder)
         task = tasks.find(record["task"])
         if record["version"] != task.version:
@@ -104,9 +105,9 @@ class TrainedTask:
         cache = cache or CacheConfig(dtype=record["cache_dtype"])
         return cls(
             task,
-            model.to(device).eval(),
+            model.to(place).eval(),
             make_collator(inputs, words.words, source, cache),
-            torch.device(device),
+            place,
             labels,
             origin=_origin(record, inputs, words, vectors),
             spellings=set() if record["vectors"] is None else set(record["vectors"]["absent"]),

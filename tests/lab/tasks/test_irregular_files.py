@@ -232,6 +232,32 @@ def test_other_columns_are_found_without_a_word(file: File, text: str, found: li
     assert [f"{token} {tag}" for each in tags(file(text)) for token, tag in each] == found
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# id 1\tdomain=en\nNora _ _ B-PER\n# _ _ O\n\n# id 2\tdomain=en\nlives _ _ O\n",  # MultiCoNER
+        "#\thttp://x [2009-10-17]\n1\tNora\tB-PER\tO\n2\t#\tO\tO\n\n#\thttp://y\n1\tlives\tO\tO\n",  # GermEval
+        "# O\nNora B-PER\n",
+    ],
+)
+def test_comments_are_the_same_where_tags_are_not_read(file: File, text: str) -> None:
+    path = file(text)
+    read = [each.tokens for each in readers_columns.read_entities(path)]
+    assert "id" not in "".join(map(str, read))
+    assert [each.tokens for each in readers_columns.read_entities(path, unlabelled=True)] == read
+
+
+@pytest.mark.parametrize("text", ["a\n#\nb\n", "# \na\n#\nb\n", "a NN\n# SYM\nb NN\n"])
+def test_a_token_may_be_the_sign_of_comments(file: File, text: str) -> None:
+    tokens = [each.tokens for each in readers_columns.read_entities(file(text), unlabelled=True)]
+    assert [token for each in tokens for token in each][-3:] == ["a", "#", "b"]
+
+
+def test_the_first_token_may_be_the_sign_of_comments(file: File) -> None:
+    (sentence,) = readers_columns.read_conll(file("# SYM\nb NN\n"), tag_column=None)
+    assert sentence.tokens == ("#", "b")
+
+
 def test_untyped_tags_are_chunks() -> None:
     assert tagging.spans(["B", "I", "O", "I"]) == [(0, 2, ""), (3, 4, "")]
     assert tagging.tags_of([(0, 2, "")], 3) == ("B", "I", "O")

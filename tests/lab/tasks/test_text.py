@@ -112,9 +112,11 @@ def test_a_tagger_in_two_lines(runs: Path, name: str) -> None:
         tagger(text)
 
 
-def test_no_networks_are_no_tagger() -> None:
+def test_no_networks_and_no_device_are_no_tagger(tmp_path: Path) -> None:
     with refused("no folder", "elmo task train"):
         elmo.tasks.load()
+    with refused("'gpu'", "cuda"):
+        elmo.tasks.load(tmp_path, device="gpu")
 
 
 def test_a_tagger_takes_tokens_and_text(runs: Path, tmp_path: Path) -> None:
