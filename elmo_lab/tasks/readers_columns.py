@@ -83,7 +83,7 @@ def read_entities(path: Path, unlabelled: bool = False) -> list[TaggedSentence]:
             for words, tags, lines in conll2012.document_entities(path, irregular)
         ]
     elif JSON.match(first.strip()):
-        found = _of_json(path, irregular)
+        found = _of_json(path, irregular, unlabelled)
     else:
         found = read_tagged(path, unlabelled)
         check_words(found, path, "cut the columns of the words and their tags (such as cut -f2,3)")
@@ -91,12 +91,13 @@ def read_entities(path: Path, unlabelled: bool = False) -> list[TaggedSentence]:
     return found
 
 
-def _of_json(path: Path, irregular: IrregularPlaces) -> list[TaggedSentence]:
+def _of_json(path: Path, irregular: IrregularPlaces, unlabelled: bool) -> list[TaggedSentence]:
+    keys = () if unlabelled else ("tags", "ner_tags", "labels")
     sentences = list[TaggedSentence]()
     for number, record in json_records(path, irregular):
         place = f"{path}: line {number}"
         tokens = record.get("tokens", record.get("words"))
-        name = next((name for name in ("tags", "ner_tags", "labels") if record.get(name) is not None), None)
+        name = next((name for name in keys if record.get(name) is not None), None)
         tags = None if name is None else record[name]
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
             raise InputError(f"{place}: 'tokens' is {str(tokens)[:40]!r}; a list of texts is expected")

@@ -32,34 +32,33 @@ class Pair:
     premise: str
     hypothesis: str
     label: str | None
-    """One of SNLI_LABELS; None if the file has no label."""
+    """One of SNLI_LABELS; None if the file has no label, or labels are not read."""
     line: int
 
 
-def read_snli(path: Path, undecided: bool = False) -> list[Pair]:
+def read_snli(path: Path, unlabelled: bool = False) -> list[Pair]:
     """Reads the pairs of a file: JSON lines, or columns with a line of their names (SNLI's `.txt`, TSV, CSV).
 
     The names are those of SNLI (`sentence1`, `sentence2`, `gold_label`) or of the Hub (`premise`, `hypothesis`,
     `label`, whose numbers are those of `BY_NUMBER`).
 
-    Pairs with the label "-" or -1 (no agreement among annotators) are omitted, as in the paper. With `undecided` they
-    are kept, with None as their label, which is also that of pairs in a file without labels. Pairs with another label
-    or without a text are omitted and counted in a warning.
+    Pairs with the label "-" or -1 (no agreement among annotators) are omitted, as in the paper. Pairs with another
+    label or without a text are omitted and counted in a warning. With `unlabelled`, labels are neither needed nor read.
     """
     irregular = IrregularPlaces(path)
     pairs, omitted = list[Pair](), 0
     for number, record in _records(path, irregular):
         fields = {key.lower(): value for key, value in record.items()}
         premise, hypothesis = (_text(fields, names, path, number) for names in (PREMISE, HYPOTHESIS))
-        label = _label(fields, path, number)
+        label = None if unlabelled else _label(fields, path, number)
         if premise is None or hypothesis is None:
             irregular.note("a pair without a premise or hypothesis, left out", number)
-        elif label == NO_AGREEMENT and not undecided:
+        elif label == NO_AGREEMENT:
             omitted += 1
-        elif label is not None and label not in (*SNLI_LABELS, NO_AGREEMENT):
+        elif label is not None and label not in SNLI_LABELS:
             irregular.note(f"a label other than {', '.join(SNLI_LABELS)}, so the pair is left out", number)
         else:
-            pairs.append(Pair(premise, hypothesis, None if label == NO_AGREEMENT else label, number))
+            pairs.append(Pair(premise, hypothesis, label, number))
     if irregular.counts and not pairs and not omitted:
         problem = next(iter(irregular.counts))
         raise InputError(f"{path}: line {irregular.places[problem][0]} has {problem}, and so has every line: fix them")

@@ -48,8 +48,8 @@ def read_trees(path: Path, labels: int = 5, unlabelled: bool = False) -> list[Tr
 
     The Penn Treebank's escapes inside words are undone. In a file of JSON lines, with a `text` or `sentence` and a
     `label`, each sentence is a tree of one node. A label may be a fraction from 0 to 1, which is divided into classes
-    of equal width (Socher et al. 2013). With `unlabelled`, such a sentence may lack its label; its tree then has no
-    node.
+    of equal width (Socher et al. 2013). With `unlabelled`, such a sentence may lack its label or have another; its
+    tree then has no node.
     """
     first = next((line for _, line in numbered_lines(path) if line.strip(BLANK)), "")
     if first.lstrip().startswith(("{", "[")):
@@ -70,11 +70,11 @@ def _row(record: dict[str, Any], path: Path, number: int, labels: int, unlabelle
     place = f"{path}: line {number}"
     text, label = text_field(record, "text" if "text" in record else "sentence", place), record.get("label")
     tokens = tuple(Tokenizer(TextConfig()).tokens(text))
-    if label is None and unlabelled:
-        return Tree(tokens, (), number)
     if isinstance(label, float) and 0 <= label <= 1:
         label = max(0, math.ceil(label * labels) - 1)
     if type(label) is not int or not 0 <= label < labels:
+        if unlabelled:
+            return Tree(tokens, (), number)
         raise InputError(f"{place}: 'label' is {str(label)[:40]!r}; a number from 0 to {labels - 1} is expected")
     return Tree(tokens, (Node(0, len(tokens), label),), number)
 

@@ -91,7 +91,7 @@ def read(path: Path) -> list[SnliExample]:
 
 def read_all(path: Path) -> list[SnliExample]:
     """Reads like `read`, but keeps pairs without a label."""
-    return _examples(read_snli(path, undecided=True))
+    return _examples(read_snli(path, unlabelled=True))
 
 
 def _examples(pairs: Sequence[Pair]) -> list[SnliExample]:

@@ -265,8 +265,10 @@ def test_untyped_tags_are_chunks() -> None:
 
 
 def test_numbers_as_tags_are_refused_with_the_remedy(file: File) -> None:
+    path = file('{"tokens": ["a"], "ner_tags": [3]}\n')
     with refused("line 1", "'ner_tags'"):
-        tags(file('{"tokens": ["a"], "ner_tags": [3]}\n'))
+        tags(path)
+    assert [each.tags for each in readers_columns.read_entities(path, unlabelled=True)] == [None]
 
 
 @pytest.mark.parametrize("tag", ["B_PER", "PER-B", "PER_I"])
@@ -432,12 +434,15 @@ def test_irregular_pairs_are_left_out_and_told_of(file: File) -> None:
         assert len(readers_pairs.read_snli(file(text))) == 1
     with refused("every line"):
         readers_pairs.read_snli(file(HUB % '"maybe"'))
+    assert len(readers_pairs.read_snli(file(HUB % '"maybe"' + HUB % "[0.1]"), unlabelled=True)) == 2
 
 
 def test_numbers_of_unknown_classes_are_refused(file: File) -> None:
     """GLUE's RTE has two classes under the names of SNLI's columns."""
+    path = file('{"sentence1": "a", "sentence2": "b", "label": 1, "idx": 0}\n')
     with refused("class"):
-        readers_pairs.read_snli(file('{"sentence1": "a", "sentence2": "b", "label": 1, "idx": 0}\n'))
+        readers_pairs.read_snli(path)
+    assert [pair.label for pair in readers_pairs.read_snli(path, unlabelled=True)] == [None]
 
 
 # Roles
@@ -548,6 +553,11 @@ def test_sentiment_as_json_lines(file: File) -> None:
     text = '{"text": "Nice film.", "label": 4}\n{"sentence": "Dull.", "label": 0.19, "tokens": "Dull|."}\n'
     found = readers_trees.read_trees(file(text))
     assert [(tree.tokens, tree.nodes[0].label) for tree in found] == [(("Nice", "film", "."), 4), (("Dull", "."), 0)]
+    other = file('{"text": "Nice", "label": "pos"}\n')
+    with refused("line 1", "'pos'"):
+        readers_trees.read_trees(other)
+    (tree,) = readers_trees.read_trees(other, unlabelled=True)
+    assert (tree.tokens, tree.nodes) == (("Nice",), ())
 
 
 def test_half_a_surrogate_pair_is_told_of(file: File) -> None:
