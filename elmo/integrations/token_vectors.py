@@ -31,7 +31,7 @@ class TokenVectors(nn.Module):
     """
 
     _here: Tensor
-    """An empty tensor, which moves with the module and so tells its device."""
+    """An empty tensor, which moves with the module and so tells its device and the type of its numbers."""
 
     def __init__(self, reader: Reader, layers: Any = "mix", frozen: bool = True, precision: str = "float32") -> None:
         super().__init__()
@@ -83,8 +83,8 @@ class TokenVectors(nn.Module):
             self._embedder = self._reader.embedder(self.precision, device)
         if self.mix is None or not torch.is_grad_enabled():
             layers = self.layers if self.mix is None else (self.mix.gamma * self.mix.weights()).tolist()
-            return _padded(list(self._embedder.embed_stream(texts, layers))).to(device)
-        every = _padded([array.swapaxes(0, 1) for array in self._embedder.embed_stream(texts)]).to(device)
+            return _padded(list(self._embedder.embed_stream(texts, layers))).to(self._here)
+        every = _padded([array.swapaxes(0, 1) for array in self._embedder.embed_stream(texts)]).to(self._here)
         mask = torch.ones(every.shape[:2], dtype=torch.bool, device=device)
         return self.mix(every.permute(2, 0, 1, 3), mask)
 

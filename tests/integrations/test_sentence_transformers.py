@@ -56,6 +56,17 @@ def test_vectors_of_tokens_are_those_of_the_embedder(folder):
         np.testing.assert_allclose(seen.detach().numpy(), rows, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("learning", [True, False])
+@pytest.mark.parametrize("frozen", [True, False])
+def test_vectors_have_the_type_of_the_module(folder, frozen, learning):
+    elmo = sentence_model(folder, frozen=frozen)[0]
+    with torch.set_grad_enabled(learning):
+        whole = elmo(elmo.preprocess(TEXTS))["token_embeddings"]
+        half = elmo.half()(elmo.preprocess(TEXTS))["token_embeddings"]
+    assert half.dtype == torch.float16
+    assert torch.allclose(half.float(), whole, atol=0.02)
+
+
 @pytest.mark.parametrize("frozen", [True, False])
 def test_a_model_that_has_encoded_can_be_copied(folder, frozen):
     """As sentence-transformers does to encode in several processes."""
