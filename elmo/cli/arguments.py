@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -97,6 +97,15 @@ def take_output(arguments: argparse.Namespace, most: int | None = None) -> None:
         arguments.output = arguments.input.pop()
     if most is not None and len(arguments.input) > most:
         raise InputError(f"{' '.join(arguments.input)}: {len(arguments.input)} inputs; {most} is expected")
+
+
+def check_splitting(arguments: argparse.Namespace, kinds: Iterable[str]) -> None:
+    """Raises InputError for a flag that says how text is split, if no input is text."""
+    flag = "--lines" if arguments.lines else "--pretokenized" if arguments.pretokenized else None
+    if flag is not None and "text" not in (found := set(kinds)):
+        raise InputError(
+            f"{flag} says how text is split; {' and '.join(sorted(found))} has sentences and tokens; omit it"
+        )
 
 
 def text_for(text: Any, arguments: argparse.Namespace, pretokenized: bool = False) -> Any:

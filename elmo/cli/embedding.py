@@ -16,6 +16,7 @@ from elmo.cli.arguments import (
     add_verb,
     add_weights,
     check_processes,
+    check_splitting,
     take_output,
     tokenizer_of,
 )
@@ -153,6 +154,8 @@ def embed_verb(arguments: argparse.Namespace) -> None:
     of_corpora = ("workers", "threads", "part_rows", "column", "id_column")
     _refuse(arguments, of_corpora, "is for corpora; add --engine local, and a folder as output")
     (arguments.input,) = arguments.input
+    if any(mark in arguments.input for mark in "*?[") and not Path(arguments.input).exists():
+        raise InputError(f"{arguments.input}: a pattern needs --engine local, and a folder as output")
     _embed_file(arguments)
 
 
@@ -174,11 +177,12 @@ def _embed_file(arguments: argparse.Namespace) -> None:
     from elmo.text.records import kind_of
 
     inputs = (arguments.input, *formats.files_of(arguments.model, arguments.weights))
-    for output in filter(None, (arguments.output, arguments.rows)):
-        check_output(Path(output), arguments.overwrite, inputs=inputs)
+    check_vectors_path(Path(arguments.output), arguments.overwrite, inputs)
+    if arguments.rows is not None:
+        check_output(Path(arguments.rows), arguments.overwrite, inputs=inputs)
     check_distinct(arguments.output, arguments.rows)
-    check_vectors_path(Path(arguments.output), arguments.overwrite)
     kind = arguments.kind or kind_of(arguments.input)
+    check_splitting(arguments, [kind])
     options = {name: getattr(arguments, name) for name in ("state", "memory", "batch_tokens", "device", "precision")}
     if arguments.batch_size is not None:
         options["batch_size"] = arguments.batch_size
@@ -300,8 +304,9 @@ def types_verb(arguments: argparse.Namespace) -> None:
     (arguments.input,), output = arguments.input, Path(arguments.output)
     check_output(output, arguments.overwrite, inputs=(arguments.input, *formats.files_of(arguments.model)))
     check_whole("--min-count", arguments.min_count)
-    embedder = Embedder.load(arguments.model, device=arguments.device)
     kind = arguments.kind or kind_of(arguments.input)
+    check_splitting(arguments, [kind])
+    embedder = Embedder.load(arguments.model, device=arguments.device)
     tokenizer = tokenizer_of(embedder.text, arguments) if kind == "text" else None
     lines = FileLines(arguments.input)
     records = read_records(lines, kind, tokenizer, arguments.input)

@@ -89,7 +89,6 @@ def _print_bench(measured: Any) -> None:
 
 def demo_verb(arguments: argparse.Namespace) -> None:
     from elmo import formats
-    from elmo.disk.files import check_output
     from elmo.embedding.embedder import Embedder
     from elmo.embedding.job import embed_file, read_lines
     from elmo.embedding.store import check_vectors_path
@@ -97,8 +96,7 @@ def demo_verb(arguments: argparse.Namespace) -> None:
     from elmo.text.tokenizer import WHITESPACE, Tokenizer
 
     if arguments.output is not None:
-        check_output(Path(arguments.output), arguments.overwrite, inputs=formats.files_of(arguments.model))
-        check_vectors_path(Path(arguments.output), arguments.overwrite)
+        check_vectors_path(Path(arguments.output), arguments.overwrite, formats.files_of(arguments.model))
     embedder = Embedder.load(arguments.model)
     tokenizer = Tokenizer(WHITESPACE)
     sentences = [tokenizer.tokens(line) for line in read_lines(DEMO_TEXT)]

@@ -14,6 +14,7 @@ from elmo.cli.arguments import (
     add_quiet,
     add_splitting,
     add_verb,
+    check_splitting,
     print_json,
     take_output,
     tokenizer_of,
@@ -118,8 +119,10 @@ def index_verb(arguments: argparse.Namespace) -> None:
         check_whole("--max-words", arguments.limit)
     paths, output = corpus.expand_patterns(arguments.input), Path(arguments.output)
     check_output(output, arguments.overwrite, index.FILES, (*paths, *formats.files_of(arguments.model)))
+    kinds = set(map(kind_of, paths))
+    check_splitting(arguments, kinds)
     card, embedder = _opened(arguments.model, arguments.state)
-    unknown = None if "text" in set(map(kind_of, paths)) else WHITESPACE  # only text gets a warning about it
+    unknown = None if "text" in kinds else WHITESPACE  # only text gets a warning about it
     tokenizer = tokenizer_of(embedder.text or unknown, arguments)
     record = index.IndexRecord(
         card,
@@ -150,11 +153,14 @@ def index_verb(arguments: argparse.Namespace) -> None:
 
 def neighbors_verb(arguments: argparse.Namespace) -> None:
     from elmo.search import nearest
+    from elmo.text.records import kind_of
 
     check_whole("-k", arguments.k)
     check_whole("--queries", arguments.queries)
     if arguments.index is not None and arguments.text is not None:
         raise InputError("--text and --index both say where to search; give one of them")
+    if arguments.query is None:  # the flags also split a sentence that is given with --word
+        check_splitting(arguments, ["an index"] if arguments.index else [kind_of(arguments.text or DEMO_TEXT)])
     if arguments.figure is not None:
         _check_figure(arguments)
     uses, found, count, layer, vectors = (_in_text if arguments.index is None else _in_index)(arguments)
@@ -198,6 +204,8 @@ def _check_figure(arguments: argparse.Namespace) -> None:
     from elmo.search.picture import check_path
 
     check_path(Path(arguments.figure))
+    if arguments.query is not None:
+        raise InputError(f"--figure draws the uses of a word, and a sentence is one: elmo neighbors {arguments.query}")
     model = () if arguments.model is None else formats.files_of(arguments.model)
     inputs = (arguments.text, arguments.index, arguments.vectors, *model)
     check_output(Path(arguments.figure), arguments.overwrite, inputs=inputs)

@@ -13,7 +13,7 @@ with T = 0; the array of a pooled sentence has no axis of tokens. A file is comp
 """
 
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, get_args
@@ -43,13 +43,13 @@ def write_vectors(path: str | Path, dtype: Dtype = "float32", overwrite: bool = 
         yield writer
 
 
-def check_vectors_path(path: Path, overwrite: bool = False) -> None:
-    """Raises the errors of `write_vectors` for this path, before any work is done."""
+def check_vectors_path(path: Path, overwrite: bool = False, inputs: Iterable[str | Path | None] = ()) -> None:
+    """Raises the errors of `write_vectors` for this path, and those of `check_output`, before any work is done."""
     if path.suffix.lower() not in WRITERS:
         raise InputError(f"{path}: its suffix is {path.suffix!r}; one of {', '.join(WRITERS)} is expected")
     if path.suffix.lower() == ".parquet":
         import_pyarrow()
-    check_output(path, overwrite)
+    check_output(path, overwrite, inputs=inputs)
 
 
 Writer = Hdf5Writer | NpzWriter | ParquetWriter | SafetensorsWriter

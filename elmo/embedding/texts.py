@@ -84,7 +84,8 @@ Text = str | Sequence[str]
 class TextVectors(np.ndarray):
     """The vectors of one text: an array that knows the text's tokens. `Embedder.embed` describes its shape.
 
-    T counts the tokens of all sentences of the text. Parts of the array and results of arithmetic are plain arrays.
+    T counts the tokens of all sentences of the text. Parts of the array, and results of arithmetic and of NumPy's
+    functions, are plain arrays.
     """
 
     split: SplitText = SplitText("")
@@ -144,6 +145,10 @@ class TextVectors(np.ndarray):
     def __array_wrap__(self, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Any:
         plain = np.asarray(array)
         return plain if plain.ndim else plain[()]
+
+    def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
+        found = super().__array_function__(function, types, arguments, options)
+        return found.view(np.ndarray) if isinstance(found, TextVectors) else found
 
     def __getitem__(self, key: Any) -> Any:
         return self.view(np.ndarray)[key]

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from elmo.errors import check_whole
+from elmo.errors import InputError, check_whole
 
 
 class ScalarMix(nn.Module):
@@ -28,9 +28,16 @@ class ScalarMix(nn.Module):
         """Returns `lambda * ||w||^2` (sec. 3.3) for the task's loss, which pulls the mix towards an average."""
         return coefficient * self.scalars.square().sum()
 
-    def forward(self, layers: Float[Tensor, "N B T D"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-        """Computes equation 1 for every token; only layer normalization needs the mask."""
+    def forward(
+        self, layers: Float[Tensor, "N B T D"], mask: Bool[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """Computes equation 1 for every token; only layer normalization needs the mask.
+
+        Raises InputError if layer normalization has no mask.
+        """
         if self.layer_norm:
+            if mask is None:
+                raise InputError("layer normalization needs the mask of the real tokens: mix(layers, mask)")
             layers = normalize_layers(layers, mask)
         return self.gamma * torch.einsum("n,nbtd->btd", self.weights(), layers)
 

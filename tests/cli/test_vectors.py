@@ -77,6 +77,26 @@ def test_embed_refuses_what_is_not_of_the_kind(model, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["t.txt"]
 
 
+@pytest.mark.parametrize(
+    ("command", "parts"),
+    [
+        ("embed p.fasta v.h5 --pretokenized", ("--pretokenized", "fasta")),
+        ("embed p.txt v.h5 --kind conllu --lines", ("--lines", "conllu")),
+        ("types p.fasta v.txt --lines", ("--lines", "fasta")),
+        ("index p.fasta index --pretokenized", ("--pretokenized", "fasta")),
+        ("neighbors M --text p.fasta --lines", ("--lines", "fasta")),
+        ("neighbors M --index index --pretokenized", ("--pretokenized", "index")),
+        ("neighbors A-cat --word cat --figure f.svg", ("--figure", "neighbors cat")),
+        ("embed p*.txt v.h5", ("p*.txt", "--engine local")),
+    ],
+)
+def test_flags_that_would_do_nothing_are_refused(tmp_path, monkeypatch, command, parts):
+    (tmp_path / "p.fasta").write_text(">B\nMKV\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    refusal(run(*command.split()), *parts)
+    assert [path.name for path in tmp_path.iterdir()] == ["p.fasta"]
+
+
 def test_types_are_written_as_word2vec_does(model, tmp_path):
     (tmp_path / "t.conllu").write_text("1\tThe\n2\tcat\n\n1\tthe\n2\tcat\n", encoding="utf-8")
     said = printed("types", tmp_path / "t.conllu", tmp_path / "v.txt", "--model", model, "--lowercase", "--quiet")

@@ -91,7 +91,8 @@ def test_parts_and_results_are_plain_arrays_and_copies_know_their_text(embedder)
     vectors = embedder.embed(TEXTS[0], "top")
     plain = np.asarray(vectors)
     assert type(plain) is np.ndarray
-    for part in (vectors[0], vectors * 2, vectors[::-1], vectors.mean(axis=0), next(iter(vectors))):
+    own = vectors[0], vectors * 2, vectors[::-1], vectors.mean(axis=0), next(iter(vectors))
+    for part in (*own, np.sort(vectors, axis=0), np.roll(vectors, 1, axis=0), np.flip(vectors, 0)):
         assert type(part) is np.ndarray
     for copy in (pickle.loads(pickle.dumps(vectors)), vectors.astype(np.float16)):
         assert isinstance(copy, TextVectors)

@@ -45,6 +45,9 @@ def test_mix_is_equation_1(case) -> None:
     expected = gamma * np.tensordot(np.exp(scalars) / np.exp(scalars).sum(), layers, axes=1)
     seen = learned(scalars, gamma, False)(torch.from_numpy(layers), torch.from_numpy(mask))
     np.testing.assert_allclose(seen.detach().numpy(), expected, rtol=0, atol=1e-5)
+    assert torch.equal(learned(scalars, gamma, False)(torch.from_numpy(layers)), seen)
+    with pytest.raises(InputError, match="mask"):
+        learned(scalars, gamma, True)(torch.from_numpy(layers))
 
 
 @given(mixes())
