@@ -39,9 +39,7 @@ def check_output(
     Raises InputError if `path` is one of `inputs`, contains one or lies in one, also through links. Raises OSError if
     `path` exists and `overwrite` is False, if it is a device, or if its parent folder does not exist or takes no files.
     """
-    for each in inputs:
-        if each is not None and _overlap(Path(each), path):
-            raise InputError(f"{path}: is also the input ({each}), which would be lost; name another output")
+    check_not_input(path, inputs)
     if str(path) == "-":
         raise InputError("the output is '-', but standard output is not supported here; name a file")
     if (size := len(os.fsencode(real_path(path).name))) > LONGEST_NAME:
@@ -72,6 +70,13 @@ def check_output(
     if not os.access(real_path(path).parent, os.W_OK | os.X_OK):
         problem = "you may not write in the output's folder; name an output elsewhere"
         raise PermissionError(errno.EACCES, problem, str(path.parent))
+
+
+def check_not_input(path: Path, inputs: Iterable[str | Path | None]) -> None:
+    """Raises InputError if the output `path` is one of `inputs`, contains one or lies in one, also through links."""
+    for each in inputs:
+        if each is not None and _overlap(Path(each), path):
+            raise InputError(f"{path}: is also the input ({each}), which would be lost; name another output")
 
 
 def real_path(path: str | Path) -> Path:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from elmo.errors import InputError
 from elmo.formats.files import file_on_disk, refuse_known
 
-MOST_HEADER = 1 << 18
-"""The most bytes of a header of weights. An array takes about a hundred; a deep biLM has some hundreds of arrays."""
+MOST_HEADER = 1 << 20
+"""The most bytes of a header of weights. An array takes about a hundred; the deepest biLM has thousands."""
 BYTES = {"BOOL": 1, "U8": 1, "I8": 1, "F16": 2, "BF16": 2, "I16": 2, "U16": 2, "F32": 4, "I32": 4, "F64": 8, "I64": 8}
 """The bytes of a number, by the names of data types in safetensors."""
 

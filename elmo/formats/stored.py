@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from elmo.model.elmo import Elmo
     from elmo.types import Batch
 
-MOST_CHARACTERS_PER_TOKEN = 10_000
 LARGEST = 1e6
 """The largest magnitude of a biLM's weights. Training stays far below; products of larger weights could overflow."""
 
@@ -156,10 +155,7 @@ def check_counts(config: BiLMConfig, arrays: int, remedy: str) -> None:
     char_cnn = config.char_cnn if word_cnn is None else word_cnn.char_cnn
     counts = [("lstm.n_layers", config.lstm.n_layers, arrays)]
     if char_cnn is not None:
-        counts += [
-            ("char_cnn.n_highway", char_cnn.n_highway, arrays),
-            ("char_cnn.max_characters_per_token", char_cnn.max_characters_per_token, MOST_CHARACTERS_PER_TOKEN),
-        ]
+        counts.append(("char_cnn.n_highway", char_cnn.n_highway, arrays))
     for name, count, most in counts:
         if count > most:
             raise ConfigError(f"{name} is {count}; at most {most} are possible; {remedy}")

@@ -10,6 +10,7 @@ from typing import Literal
 from elmo.config import MOST_LAYERS, ConfigError, check_range, check_sizes
 
 Shape = tuple[int, ...]
+MOST_CHARACTERS_PER_TOKEN = 10_000
 MOST_BYTES = 2**63 - 1
 """The most bytes of a tensor, which torch counts in 64 bits."""
 
@@ -70,6 +71,7 @@ class CharCnnConfig:
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} is {getattr(self, name)}; at least {least} is expected{why}")
         check_sizes(self, ("n_highway",), least=0, most=MOST_LAYERS)
+        check_sizes(self, ("max_characters_per_token",), most=MOST_CHARACTERS_PER_TOKEN)
 
     @property
     def widest(self) -> int:

@@ -4,7 +4,7 @@ import filecmp
 from collections import defaultdict
 from pathlib import Path
 
-from elmo.disk.files import real_path
+from elmo.disk.files import check_not_input, real_path
 from elmo.disk.run import check_same, holds_run
 from elmo.errors import InputError
 from elmo.formats import Description, describe, native
@@ -31,7 +31,7 @@ def check_run(
     check_shares(paths, config.streams, config.shares, config.devices * config.nodes)
     check_output(config, may_exist)
     if config.ids is not None:
-        check_folder(Path(config.ids))
+        _check_ids(Path(config.ids), config, [*paths, *heldout])
     _check_heldout(heldout, paths)
     begun = (Path(config.output) / "corpus.json").exists()
     return paths, heldout, _checked_source(config, begun, source)
@@ -43,6 +43,15 @@ def _check_files(paths: list[Path]) -> None:
         check_text(path)
         if path.exists() and not path.is_file():
             raise InputError(f"{path}: is not a file on disk; training reads a text several times: write it to a file")
+
+
+def _check_ids(folder: Path, config: TrainConfig, texts: list[Path]) -> None:
+    """Refuses a folder for ids where they would replace other files."""
+    check_not_input(folder, [*texts, config.vocab])
+    run, ids = real_path(config.output), real_path(folder)
+    if run in (ids, *ids.parents) and ids != run / TEXT:
+        raise InputError(f"{folder}: is the run's own folder or in it; name another as ids, or omit it")
+    check_folder(folder)
 
 
 def _check_heldout(paths: list[Path], trained: list[Path]) -> None:

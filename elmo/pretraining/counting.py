@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -120,17 +121,20 @@ def _counted(
     if record.exists():
         try:
             stored = configs.load_json(record)
-            known, counts, origin = stored["fingerprint"], CorpusCounts(**stored["counts"]), stored["init_from"]
-            sha256 = stored["vocabulary"]
-        except (ValueError, KeyError, TypeError) as error:
+            known, sha256, origin = stored["fingerprint"], stored["vocabulary"], stored["init_from"]
+            counts = configs.from_dict(CorpusCounts, stored["counts"])
+            if not isinstance(origin, dict | None):
+                raise TypeError(f"init_from is {origin!r}")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{record}: damaged ({error}); remove it to count the words again") from error
         if not corpus.is_fingerprint(known, fingerprint):
             raise InputError(f"{record}: the training files differ from those counted; name another --output")
-        vocabulary = Vocabulary.load(file)
-        if sha256 != vocabulary.sha256:
+        with suppress(InputError, FileNotFoundError):  # the remedy of a vocabulary of one's own would not help
+            vocabulary = Vocabulary.load(file)
+        if vocabulary is None or sha256 != vocabulary.sha256:
             raise InputError(
-                f"{file}: is not the vocabulary that this run began with ({len(vocabulary):,} words now); restore it,"
-                f" such as from {Path(config.output) / 'model' / 'vocab.txt'}"
+                f"{file}: is not the vocabulary that this run began with; restore it, such as from"
+                f" {Path(config.output) / 'model' / 'vocab.txt'}"
             )
     began = time.monotonic()
     ids = kept_ids(folder, paths, config.text, any_version=counts is not None)

@@ -35,7 +35,9 @@ def settings_of(found: Description) -> dict[str, Any]:
     return values if found.text is None else values | {"text": configs.to_dict(found.text)}
 
 
-def check_source(found: Description, path: str, init_vocab: InitVocab, config: BiLMConfig, vocab: str | None) -> None:
+def check_source(
+    found: Description | Model, path: str, init_vocab: InitVocab, config: BiLMConfig, vocab: str | None
+) -> None:
     """Raises InputError if a run of `config` cannot start from the model `found` at `path`."""
     if found.config != config and (problem := growth_obstacle(found.config, config)):
         was, now = configs.differing_parts(configs.to_dict(found.config), configs.to_dict(config))

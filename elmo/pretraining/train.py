@@ -30,7 +30,7 @@ from elmo.pretraining.batches import LmReader, ReaderConfig
 from elmo.pretraining.checks import check_output, check_run
 from elmo.pretraining.counting import count_corpus, record_session
 from elmo.pretraining.division import divide_checkpoint
-from elmo.pretraining.initial import begin_from
+from elmo.pretraining.initial import begin_from, check_source
 from elmo.pretraining.objective import LanguageModel, muon_shapes
 from elmo.pretraining.order import MAX_CHARACTERS
 from elmo.pretraining.output import is_exported, is_recorded, other_file, perplexities_in, write_model
@@ -194,7 +194,9 @@ def _network(fabric: Fabric, config: TrainConfig, vocabulary: Vocabulary, init_f
     language_model = LanguageModel(config.model, len(vocabulary), config.objective, sparse=True)
     language_model.sparse = not _replays(fabric, config, language_model)
     if init_from is not None:
-        begin_from(language_model, vocabulary, load_model(init_from))
+        source = load_model(init_from)
+        check_source(source, init_from, config.init_vocab, config.model, config.vocab)  # it may have changed since
+        begin_from(language_model, vocabulary, source)
     return language_model
 
 

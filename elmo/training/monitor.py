@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
-from elmo.config import without_nonfinite
+from elmo.config import read_regular, without_nonfinite
 from elmo.disk.files import AppendedFile, write_run_file
 from elmo.terminal import Counter, format_value
 
@@ -82,7 +82,8 @@ class Monitor:
 def _lines_after(path: Path, step: int) -> AppendedFile:
     """Opens the file to append, after dropping lines of steps after `step`."""
     kept = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []:
+    content = read_regular(path) if path.exists() else b""
+    for line in content.decode("utf-8", "replace").splitlines():
         try:
             if json.loads(line)["step"] <= step:
                 kept.append(line)

@@ -15,9 +15,11 @@ from safetensors.torch import load_file, save_file
 from tiny import CONFIG, tiny_model
 
 from elmo import formats
+from elmo.config import MOST_LAYERS
 from elmo.errors import InputError
 from elmo.formats import Mix, Model, allennlp, native, native_weights
 from elmo.model.bilm import BiLM, BiLMConfig
+from elmo.model.lstm import LstmConfig
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import SPECIAL, Vocabulary
 
@@ -153,6 +155,13 @@ def test_native_model_that_is_always_replaced_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(native_weights, "read_weight", replacing)
     with refused(folder, "copy"):
         formats.load(folder)
+
+
+def test_native_model_of_the_most_layers_is_opened(tmp_path):
+    lstm = LstmConfig(dim=2, projection_dim=1, n_layers=MOST_LAYERS)
+    config = BiLMConfig(lstm, replace(CONFIG.char_cnn, filters=((1, 1),)))
+    native.save(tiny_model(config), tmp_path / "model")
+    assert formats.describe(tmp_path / "model").config == config
 
 
 def test_native_save_refuses_an_existing_folder(tmp_path):

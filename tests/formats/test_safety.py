@@ -346,7 +346,7 @@ def test_a_dataset_larger_than_what_is_stored_is_refused(tmp_path, compression):
     [
         ("lstm", "n_layers", 10**9, "options.json n_layers 1000000000"),
         ("char_cnn", "n_highway", 10**9, "options.json n_highway 1000000000"),
-        ("char_cnn", "max_characters_per_token", 10**9, "options.json char_cnn.max_characters_per_token 1000000000"),
+        ("char_cnn", "max_characters_per_token", 10**9, "options.json max_characters_per_token 1000000000"),
         ("lstm", "dim", 10**18, "model.hdf5 shape"),
     ],
 )

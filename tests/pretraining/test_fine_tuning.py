@@ -84,6 +84,21 @@ def test_words_of_a_run_that_goes_on_with_the_same_text_add_up(base, tmp_path):
     assert card["words_read"] == card["init_from"]["words_read"] + 600
 
 
+def test_a_model_that_has_changed_since_the_run_began_is_named(base, tmp_path):
+    """The run was killed before its first checkpoint, so it begins from the model once more."""
+    first, output = tmp_path / "first", tmp_path / "run"
+    shutil.copytree(base / "run" / "model", first)
+    begin = ("--init-from", first, "--train", base / "other.txt", "--output", output)
+    assert run("train", *SHORT, *begin).returncode == 0
+    for name in ("checkpoints", "model"):
+        shutil.rmtree(output / name)
+    model = formats.load(base / "run")
+    lstm = replace(model.config.lstm, n_layers=1)
+    weights = {name: weight for name, weight in model.weights.items() if not name.startswith("layers.1.")}
+    native.save(replace(model, config=replace(model.config, lstm=lstm), weights=weights), first, overwrite=True)
+    refusal(run("train", "--resume", "--output", output), first, "n_layers")
+
+
 def test_another_text_of_the_same_name_is_not_gone_on_with(base, tmp_path):
     """Nor is it when the model in between had read another one."""
     mine = tmp_path / "mine"

@@ -296,6 +296,7 @@ SENSELESS = {
     "optim.initial_accumulator=-1": "at least 0",
     "min_count=100000": "lower min_count",
     "model.char_cnn.n_characters=261": "at least 262",
+    "model.char_cnn.max_characters_per_token=10001": "at most 10000",
 }
 
 
@@ -437,6 +438,18 @@ def test_a_folder_with_other_files_does_not_get_the_ids(tmp_path, folder):
     refusal(run(*given), words.parent, "as ids")
     assert words.read_text() == "mine"
     assert not (tmp_path / "run").exists()
+
+
+def test_ids_replace_no_text_and_no_part_of_their_run(tmp_path, folder):
+    text = tmp_path / "mine" / "tokens.bin"
+    text.parent.mkdir()
+    shutil.copy(folder / "train.txt", text)
+    output = tmp_path / "run"
+    for place in (text.parent, output, output / "model", output / "text" / "of"):
+        given = ("train", "--train", text, *TINY, f"ids={place}", "--quiet", "--output", output)
+        refusal(run(*given), place, "name another")
+        assert not output.exists()
+    assert text.read_bytes() == (folder / "train.txt").read_bytes()
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no named pipes")

@@ -196,10 +196,11 @@ def test_a_damaged_run_is_named_and_no_checkpoint_sacrificed(whole, tmp_path):
     copy = tmp_path / "run"
     shutil.copytree(whole, copy)
     words = (copy / "vocab.txt").read_text(encoding="utf-8").splitlines()
-    (copy / "vocab.txt").write_text("\n".join(words[:-1]) + "\n", encoding="utf-8")
-    done = run("train", "--resume", "--output", copy)
-    refusal(done, copy / "vocab.txt", "restore it")
-    assert "step-" not in done.stderr
+    for left in (words[:-1], []):
+        (copy / "vocab.txt").write_text("\n".join(left) + "\n", encoding="utf-8")
+        done = run("train", "--resume", "--output", copy)
+        refusal(done, copy / "vocab.txt", "restore it")
+        assert "step-" not in done.stderr
     shutil.copy(copy / "model" / "vocab.txt", copy / "vocab.txt")
     (newest,) = sorted((copy / "checkpoints").iterdir())[-1:]
     (newest / "rank-0.json").unlink()

@@ -474,6 +474,13 @@ def test_metrics_drop_what_came_after_the_checkpoint_and_a_cut_line(tmp_path):
     assert [line["step"] for line in metrics(tmp_path)] == [1, 2]
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no named pipes")
+def test_metrics_that_never_end_are_refused(tmp_path):
+    os.mkfifo(tmp_path / "metrics.jsonl")
+    with refused("metrics.jsonl", "regular file"):
+        Monitor(tmp_path, 9, quiet=True)
+
+
 def test_progress_shows_counts_in_full(tmp_path, capsys):
     with Monitor(tmp_path, 9) as monitor:
         monitor.record(2, {"tokens": 15_360, "loss": 6.31876, "lr": 2e-05, "carry_mean": 48_912.3})
