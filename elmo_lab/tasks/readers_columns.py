@@ -24,7 +24,7 @@ LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][a-z]+)*:")
 JSON = re.compile(r"\{\s*(\"|$)|\[\s*(\{|$)")
 """The beginning of a JSON file's first line; "[" and "{" alone may be tokens."""
 MARKED_OTHERWISE = re.compile(r"[BIESLUMW]_.+|.+[-_][BIESLUMW]")
-"""A tag whose mark stands behind an underscore, or after its type: B_PER, PER-B. It is no type that stands alone."""
+"""A tag whose mark is before an underscore, or after its type: B_PER, PER-B. Beside other types, it is one (B_cell)."""
 PART_OF_WORD = re.compile(r"\d+[-.]\d+")
 """The number of a multiword token or of an empty node, as in CoNLL-U."""
 
@@ -142,11 +142,14 @@ def write_conll(path: Path, sentences: Iterable[Sequence[Sequence[str]]]) -> Non
     """Writes sentences, each given as its columns (tokens, tags, ...), separated by tabs, and an empty line after each.
 
     A sentence without columns is only the empty line. conlleval reads the columns tokens, gold, predicted. An existing
-    file is replaced.
+    file is replaced. Raises InputError for a token that contains a tab or line end.
     """
     with text_output(path, overwrite=True) as file:
         for columns in sentences:
-            file.writelines("\t".join(row) + "\n" for row in zip(*columns, strict=True))
+            for row in zip(*columns, strict=True):
+                if not {"\t", "\n", "\r"}.isdisjoint(row[0]):
+                    raise InputError(f"{path}: the token {row[0]!r} contains a tab or line end; write .jsonl instead")
+                file.write("\t".join(row) + "\n")
             file.write("\n")
 
 
@@ -185,9 +188,8 @@ def _are_types(tags: list[str]) -> bool:
     """Whether the tags are types without a mark of their beginning, such as PER, and mostly O."""
     counts = Counter(tags)
     others = [tag for tag in counts if tag != "O"]
-    return counts["O"] * 2 > len(tags) and not any(
-        is_tag(tag) or not tag or MARKED_OTHERWISE.fullmatch(tag) for tag in others
-    )
+    mostly_outside, has_marks = counts["O"] * 2 > len(tags), any(is_tag(tag) or not tag for tag in others)
+    return mostly_outside and not has_marks and not all(map(MARKED_OTHERWISE.fullmatch, others))
 
 
 def _tag(row: Row, column: int, path: Path, irregular: IrregularPlaces, inside: str = "") -> str:

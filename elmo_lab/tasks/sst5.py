@@ -234,7 +234,7 @@ def record(example: Sst5Example, prediction: Sst5Prediction) -> dict[str, Any]:
 def write(path: Path, examples: Sequence[Sst5Example | None], predictions: Sequence[Any]) -> None:
     """Writes trees with the predictions at their roots; to `.jsonl`, texts with labels and probabilities.
 
-    Text without a tree gets a flat tree of neutral words. An example that is None becomes an empty line.
+    Text without a tree gets a flat tree of neutral words. An example that is None or empty becomes an empty line.
     """
     if suffix_of(path) == ".jsonl":
         write_predictions(path, examples, predictions, record)
@@ -242,7 +242,7 @@ def write(path: Path, examples: Sequence[Sst5Example | None], predictions: Seque
     pairs = zip(examples, predictions, strict=True)
     trees = [
         None
-        if example is None
+        if example is None or not example.tokens
         else Tree(example.tokens, (Node(0, len(example.tokens), prediction.label), *_below(example)), line)
         for line, (example, prediction) in enumerate(pairs, 1)
     ]
@@ -251,7 +251,7 @@ def write(path: Path, examples: Sequence[Sst5Example | None], predictions: Seque
 
 def _below(example: Sst5Example) -> tuple[Node, ...]:
     """Returns the nodes below the root of a sentence's tree, or one neutral node per word if it has no tree."""
-    if example.phrases or len(example.tokens) == 1:
+    if len(example.phrases) > 1 or len(example.tokens) == 1:
         return example.phrases[1:]
     return tuple(Node(place, place + 1, NEUTRAL) for place in range(len(example.tokens)))
 

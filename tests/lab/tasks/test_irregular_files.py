@@ -275,6 +275,8 @@ def test_numbers_as_tags_are_refused_with_the_remedy(file: File) -> None:
 def test_marks_that_are_written_otherwise_are_no_types(file: File, tag: str) -> None:
     with refused("line 1", repr(tag), "B-TYPE"):
         tags(file(f"Nora\t{tag}\nlives\tO\nin\tO\n"))
+    (sentence,) = tags(file("a\tB_cell\nb\tO\nc\tO\nd\tO\ne\tvirus\n"))
+    assert [tag for _, tag in sentence if tag != "O"] == ["B-B_cell", "B-virus"]
 
 
 # CoNLL-2012

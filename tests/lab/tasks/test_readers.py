@@ -105,6 +105,9 @@ def test_conll_is_written_as_it_is_read(tmp_path: Path) -> None:
     readers_columns.write_conll(path, sentences)
     assert path.read_text() == "a\tB-X\tO\nb\tI-X\tO\n\n#c\tO\tB-Y\n\n"
     assert [(s.tokens, s.tags) for s in read_conll(path, tag_column=1)] == [s[:2] for s in sentences]
+    for token in ("a\tb", "a\nb", "\r"):
+        with refused("out", repr(token), ".jsonl"):
+            readers_columns.write_conll(path, [((token,), ("O",))])
 
 
 # tags

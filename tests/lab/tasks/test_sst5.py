@@ -127,3 +127,12 @@ def test_written_trees_have_the_predictions_at_their_roots(examples, tmp_path) -
     assert [example.label for example in again] == [0, 1, 2, 4]
     assert [example.tokens for example in again] == [example.tokens for example in [*examples, without_tree]]
     assert again[0].phrases[1:] == examples[0].phrases[1:]
+
+
+def test_labelled_text_without_trees_is_written_as_trees(tmp_path) -> None:
+    path, out = tmp_path / "in.jsonl", tmp_path / "out.txt"
+    path.write_text('{"text": "Rather dry .", "label": 1}\n{"text": " ", "label": 2}\n{"text": "Fine", "label": 3}\n')
+    examples = sst5.read_all(path)
+    sst5.write(out, examples, predictions(0, 2, 4))
+    assert [(each.tokens, each.label) for each in sst5.read(out)] == [(("Rather", "dry", "."), 0), (("Fine",), 4)]
+    assert out.read_text().splitlines()[1] == ""
