@@ -4,13 +4,14 @@ A model package names its folder in the entry points of the group `elmo.models`:
 elmo_torch_english_large`. `models/` in the repository has the sources of this project's own.
 """
 
+import warnings
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 
 from elmo import __version__
-from elmo.errors import InputError
+from elmo.errors import InputError, in_one_line
 from elmo.formats import native
 from elmo.formats.stored import Description
 
@@ -46,7 +47,7 @@ def folder_of(name: str) -> Path | None:
         raise InputError(f"{name}: is in several packages ({', '.join(sources)}); uninstall all but one")
     try:
         found = find_spec(points[0].value)
-    except (ImportError, ValueError):
+    except Exception:  # it imports what the name lies in, which can raise anything
         found = None
     for folder in (found.submodule_search_locations or ()) if found is not None else ():
         if native.recognizes(Path(folder)):
@@ -55,10 +56,18 @@ def folder_of(name: str) -> Path | None:
 
 
 def describe_all() -> list[tuple[str, str, Description]]:
-    """The packaged models, then the installed ones: name, package with its version, and description."""
-    own = [(name, f"elmo-torch {__version__}", ASSETS / name) for name in packaged_names()]
-    installed = [(name, package, folder_of(name)) for name, package in installed_packages().items()]
-    return [(name, package, native.describe(folder)) for name, package, folder in own + installed if folder is not None]
+    """The packaged models, then the installed ones: name, package with its version, and description.
+
+    Warns of a package that is damaged or of another version, which hides no other model.
+    """
+    own = [(name, f"elmo-torch {__version__}", native.describe(ASSETS / name)) for name in packaged_names()]
+    for name, package in installed_packages().items():
+        try:
+            if (folder := folder_of(name)) is not None:
+                own.append((name, package, native.describe(folder)))
+        except (InputError, OSError) as error:
+            warnings.warn(f"{name} ({package}) is not listed: {in_one_line(error)}", stacklevel=2)
+    return own
 
 
 def how_to_install(name: str) -> str:

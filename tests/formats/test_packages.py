@@ -72,6 +72,24 @@ def test_a_package_without_its_model_is_refused(site, lost):
         formats.load("oak-tiny")
 
 
+def test_broken_packages_hide_no_other_model(site):
+    put(site, "oak-tiny")
+    for package in ("one-elm", "other-elm"):
+        put(site, "elm-tiny", package)
+    newer, raising = put(site, "fir-tiny"), put(site, "ash-tiny")
+    (newer / native.CONFIG).write_text((newer / native.CONFIG).read_text().replace('"version": 1', '"version": 2'))
+    (raising / "__init__.py").write_text("raise RuntimeError")
+    (entries,) = site.glob("elmo_torch_ash_tiny-*/entry_points.txt")
+    entries.write_text(f"[{packages.GROUP}]\nash-tiny = {raising.name}.model\n")
+    with pytest.warns(UserWarning, match="is not listed") as warned:
+        names = [name for name, *_ in packages.describe_all()]
+    assert "oak-tiny" in names
+    said = "\n".join(str(warning.message) for warning in warned)
+    for name, word in (("elm-tiny", "uninstall"), ("fir-tiny", "version is 2"), ("ash-tiny", "install it again")):
+        assert name not in names
+        assert word in next(line for line in said.splitlines() if line.startswith(name))
+
+
 @pytest.mark.parametrize("name", packages.OWN)
 def test_a_model_package_that_is_not_installed_says_how_to_install_it(name, monkeypatch, tmp_path):
     if name in packages.installed_packages():
