@@ -99,7 +99,9 @@ def index_of(prefix: Path) -> Path:
 
 
 def is_index(path: Path) -> bool:
-    """Returns whether the file ends like an index."""
+    """Returns whether the file ends like an index; a pipe, which would be waited for, does not."""
+    if not path.is_file():
+        return False
     try:
         with path.open("rb") as file:
             return path.stat().st_size >= FOOTER and file.seek(-8, 2) > 0 and file.read() == struct.pack("<Q", MAGIC)

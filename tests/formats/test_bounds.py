@@ -92,9 +92,9 @@ def many_members(path: Path) -> Path:
     return path
 
 
-def many_files(path: Path) -> Path:
+def many_files(path: Path, count: int = 10_001) -> Path:
     path.mkdir()
-    for number in range(10_001):
+    for number in range(count):
         (path / f"{number}.json").touch()
     return path
 
@@ -108,6 +108,7 @@ ATTACKS = {
     "options are a pipe": lambda at: replaced_by_pipe(write_tiny(at / "m")[0].parent, "options.json"),
     "options never end": lambda at: replaced_by_zeros(write_tiny(at / "m")[0].parent, "options.json"),
     "published weights never end": lambda at: replaced_by_zeros(write_tiny(at / "m")[0].parent, "weights.hdf5"),
+    "an index is a pipe": lambda at: replaced_by_pipe(many_files(at / "m", 1), "model.ckpt.index"),
     "a pipe itself": lambda at: replaced_by_pipe(at, "pipe") / "pipe",
     "nested groups": lambda at: nested_groups(at / "m"),
     "many datasets": lambda at: many_datasets(at / "m"),
