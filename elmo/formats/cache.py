@@ -110,9 +110,8 @@ def _require(model: PublishedModel, reference: str) -> None:
 
 
 def read_record(folder: Path) -> dict[str, dict[str, Any]]:
-    """Reads the entries of `pulled.json` by file; there are none if the file is missing."""
+    """Reads the entries of `pulled.json` by file, without damaged ones; there are none if the file is missing."""
     try:
-        files = load_json(folder / RECORD)["files"]
-    except (OSError, ValueError, KeyError, TypeError):
+        return {file: entry for file, entry in load_json(folder / RECORD)["files"].items() if isinstance(entry, dict)}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
-    return files if isinstance(files, dict) else {}

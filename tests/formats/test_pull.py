@@ -258,7 +258,7 @@ def test_file_systems_without_locks_are_no_hindrance(server, tiny, table, monkey
 def test_damaged_record_is_no_harm(server, tiny, table, home):
     table(rows_of(server, tiny))
     pull("tiny")
-    for text in ("no json", "[]", '{"files": 3}'):
+    for text in ("no json", "[]", '{"files": 3}', json.dumps({"files": {WEIGHTS: 3}})):
         (home / "tiny" / cache.RECORD).write_text(text)
         assert pull("tiny").new == ()
 
