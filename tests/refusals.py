@@ -26,6 +26,7 @@ def refused(*words: object, error: Errors = InputError) -> "Iterator[pytest.Exce
     with pytest.raises(error) as caught:
         yield caught
     names(str(caught.value), *words)
+    del caught  # a cycle with the traceback, which has this frame, would keep a file open that a reader did not finish
 
 
 def refusal(done: "subprocess.CompletedProcess[str]", *words: object) -> None:

@@ -174,7 +174,10 @@ class ElmoVectors(Pipe):
                 (folder / name).write_bytes(content)
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "ElmoVectors":
-        self.bilm.take({file.name: file.read_bytes() for file in Path(path).iterdir()})
+        """Reads the model of a folder; other files and folders in it are ignored."""
+        from elmo.formats import native
+
+        self.bilm.take({file.name: file.read_bytes() for file in Path(path).iterdir() if file.name in native.FILES})
         return self
 
     def _set(self, docs: list[Doc]) -> list[Doc]:

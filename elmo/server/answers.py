@@ -68,8 +68,9 @@ def _written(array: np.ndarray) -> bytes:
 
 
 def compressed_response(response: Response, header: str) -> Response:
-    """Returns the response, compressed if its size and the header Accept-Encoding allow it."""
-    if SMALLEST <= len(response.body) <= LARGEST and takes_gzip(header):
+    """Returns the response, compressed if its size and the header Accept-Encoding allow it, and it is not yet."""
+    is_plain = "content-encoding" not in response.headers
+    if is_plain and SMALLEST <= len(response.body) <= LARGEST and takes_gzip(header):
         response.body = gzip.compress(response.body, 1, mtime=0)
         response.headers.update({"content-length": str(len(response.body)), "content-encoding": "gzip"})
         response.headers.add_vary_header("accept-encoding")

@@ -64,7 +64,8 @@ def _inference_routes(service: Service) -> list[Route]:
         given = body.parameters or bodies.SimilarityParameters()
         inputs = [body.inputs.source_sentence, *body.inputs.sentences]
         _, found = await service.embedded(inputs, service.pooled, given.truncate, given.truncation_direction)
-        return json_response(cosine_similarities(found[0], np.array(found[1:])).tolist())
+        cosines = cosine_similarities(found[0], np.array(found[1:]))
+        return await service.written(request, json_response, cosines.tolist())
 
     async def root(request: Request, body: bodies.Root) -> Response:
         """Answers like /embed, or like /similarity for its inputs: Hugging Face's clients send their requests here."""

@@ -12,12 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from elmo import __version__
+from elmo.server.answers import JSON, compressed_response
 from elmo.server.bodies import body_schemas, decode_body
 from elmo.server.errors import ErrorResponse, InvalidBody, OpenAIErrorResponse, RequestTimedOut, is_of_openai
 
 Answer = Callable[..., Awaitable[Response]]
 """A route's function: it takes the request, and the decoded body if the route has one."""
-JSON = "application/json"
+Endpoint = Callable[[Request], Awaitable[Response]]
+"""A function of Starlette, which takes only the request."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +44,28 @@ class Route:
 
 
 def starlette_routes(routes: Sequence[Route], timeout: float) -> list[routing.Route]:
-    """Converts the routes to those of Starlette, whose answers take at most `timeout` seconds."""
-    return [routing.Route(route.path, _endpoint(route, timeout), methods=[route.method]) for route in routes]
+    """Converts the routes to those of Starlette, whose answers take at most `timeout` seconds.
+
+    All methods of a path are one route of Starlette, which names them in its error 405.
+    """
+    by_path: dict[str, dict[str, Endpoint]] = {}
+    for route in routes:
+        by_path.setdefault(route.path, {})[route.method] = _endpoint(route, timeout)
+    return [routing.Route(path, _by_method(methods), methods=list(methods)) for path, methods in by_path.items()]
 
 
-def _endpoint(route: Route, timeout: float) -> Callable[[Request], Awaitable[Response]]:
+def _by_method(endpoints: Mapping[str, Endpoint]) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        return await endpoints["GET" if request.method == "HEAD" else request.method](request)
+
+    return endpoint
+
+
+def _endpoint(route: Route, timeout: float) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         request.scope["elmo.route"] = route.template
         if route.body is None:
-            return await route.answer(request)
+            return compressed_response(await route.answer(request), request.headers.get("accept-encoding", ""))
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != JSON and not kind.endswith("+json"):  # a form of another site can send such a body without asking
             raise InvalidBody(

@@ -274,11 +274,12 @@ def _predictions(members: list[Any], examples: list[Any], quiet: bool) -> list[A
 
 def eval_verb(arguments: argparse.Namespace) -> None:
     from elmo_lab.tasks import task as tasks
+    from elmo_lab.tasks.ensemble import joint_labels
 
     members, path = _members(arguments), Path(arguments.input)
     task = members[0].task
     examples = tasks.read_examples(task, path)
-    task.check(examples, members[0].labels, path)
+    task.check(examples, joint_labels([member.labels for member in members]), path)
     found = _predictions(members, examples, arguments.quiet)
     scores, labels = task.score(examples, found), task.by_label(examples, found)
     report = {"task": task.name, "version": task.version, "examples": len(examples), "members": len(members), **scores}

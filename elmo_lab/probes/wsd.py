@@ -301,12 +301,12 @@ def _show(record: RunRecord) -> Iterator[Block]:
     """Shows F1 by layer and test set, the counts of instances, and the differences of the chosen layer."""
     rows, choose = record.rows, record.settings.get("choose")
     names = list(rows[0]["f1"])
-    rest = f"ALL{len(names) - 1}"  # all test sets except `choose`
+    rest = "" if choose is None or len(names) == 1 else f"ALL{len(names) - 1}"  # all test sets except `choose`
     yield from blocks.by_layer("wsd", rows, "all", "F1")
     cells = [
         (
             row["layer"], *(f"{row['f1'][name]:.1f}" for name in names), f"{row['all']:.1f}",
-            "" if choose is None else f"{row['others']:.1f}", "*" if row["chosen"] else "",
+            f"{row['others']:.1f}" if rest else "", "*" if row["chosen"] else "",
         )
         for row in rows
     ]  # fmt: skip
@@ -318,7 +318,8 @@ def _show(record: RunRecord) -> Iterator[Block]:
     )
     for row in rows:
         if row["chosen"]:
-            said = f"layer {row['layer']} is the best on {choose}: {row['others']:.1f} on {rest}"
+            there = f": {row['others']:.1f} on {rest}" if rest else ""
+            said = f"layer {row['layer']} is the best on {choose}{there}"
             yield Text(f"{said}; points against {blocks.intervals(row)}.")
 
 

@@ -128,6 +128,11 @@ def read(path: Path) -> list[Example]:
     return readers.read_coref(path)
 
 
+def read_all(path: Path) -> list[Example]:
+    """Reads like `read`, but clusters are neither needed nor read."""
+    return readers.read_coref(path, unlabelled=True)
+
+
 def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
     """Makes an unlabelled document of these sentences, named after its line."""
     check_tokens(sentences)
@@ -383,5 +388,6 @@ TASK = Task(
     record=record,
     unlabelled=unlabelled,
     of_text=of_text,
+    read_all=read_all,
     check=check,
 )

@@ -28,6 +28,7 @@ NUMBER = 2
 LEMMA, FRAMESET, SPEAKER, ENTITIES, ARGUMENTS = 4, 5, 7, 8, 9
 """The columns, counted from that of the numbers."""
 CELL = re.compile(r"(?P<opens>(?:\([^()*\s]+)*)\*?(?P<closes>\)*)")
+VERB = re.compile(r"\(V(?=[()*]|$)")
 NOTHING = ("-", "_", "*", "")
 
 Row = tuple[int, list[str]]
@@ -61,7 +62,7 @@ class TaggedPredicate:
     """A predicate and the BIO tags of its sentence."""
 
     index: int
-    tags: tuple[str, ...]
+    tags: tuple[str, ...] | None
     lemma: str
     roleset: str
 
@@ -121,29 +122,32 @@ def document_entities(path: Path, irregular: IrregularPlaces) -> Iterator[tuple[
 
 
 def read_predicates(
-    path: Path, irregular: IrregularPlaces
+    path: Path, irregular: IrregularPlaces, unlabelled: bool = False
 ) -> Iterator[tuple[int, str, list[str], Iterator[TaggedPredicate]]]:
-    """Reads the first line, a name, the words and the predicates of every sentence."""
+    """Reads the first line, a name, the words and the predicates of every sentence; no arguments with `unlabelled`."""
     for document in read_documents(path, irregular):
         for number, rows in enumerate(document.sentences):
             name = f"{document.name}/{document.part}/{number}"
-            yield rows[0][0], name, document.cells(rows, 1), _predicates(path, document, rows, irregular)
+            yield rows[0][0], name, document.cells(rows, 1), _predicates(path, document, rows, irregular, unlabelled)
 
 
 def _predicates(
-    path: Path, document: ColumnDocument, rows: list[Row], irregular: IrregularPlaces
+    path: Path, document: ColumnDocument, rows: list[Row], irregular: IrregularPlaces, unlabelled: bool
 ) -> Iterator[TaggedPredicate]:
     width = len(rows[0][1])
     for column in range(ARGUMENTS, width - 1 - document.number if document.first == 0 else 0):
-        spans = _spans(path, rows, document.cells(rows, column))
-        verb = next((begin for begin, _, kind in spans if kind == "V"), None)
+        cells, tags = document.cells(rows, column), None
+        if unlabelled:
+            verb = next((place for place, cell in enumerate(cells) if VERB.match(cell)), None)
+        else:
+            spans = _spans(path, rows, cells)
+            tags = tags_of(spans, len(rows))
+            verb = next((begin for begin, _, kind in spans if kind == "V"), None)
         if verb is None:
             irregular.note("a column of arguments without its predicate (V*), left out", rows[0][0])
             continue
         lemma, roleset = (document.cells(rows, place)[verb] for place in (LEMMA, FRAMESET))
-        yield TaggedPredicate(
-            verb, tags_of(spans, len(rows)), *("" if each in NOTHING else each for each in (lemma, roleset))
-        )
+        yield TaggedPredicate(verb, tags, *("" if each in NOTHING else each for each in (lemma, roleset)))
 
 
 def _spans(path: Path, rows: list[Row], cells: list[str]) -> list[Span]:

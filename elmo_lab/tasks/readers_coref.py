@@ -45,7 +45,7 @@ class Document:
     """The name and the part as a file of columns writes them; "" if the document is of no such file."""
 
 
-def read_coref(path: Path) -> list[Document]:
+def read_coref(path: Path, unlabelled: bool = False) -> list[Document]:
     """Reads the documents of a file, whose layout it recognizes:
 
     - the columns of CoNLL-2012 and SemEval-2010
@@ -56,7 +56,8 @@ def read_coref(path: Path) -> list[Document]:
       English
 
     Columns have no genre, and JSON may have none. It is then read from names such as `bc/cctv/00/cctv_0000` (OntoNotes)
-    and `GUM_bio_byron`. A mention in two clusters stays in both, and is counted in a warning.
+    and `GUM_bio_byron`. A mention in two clusters stays in both, and is counted in a warning. With `unlabelled`,
+    clusters are neither needed nor read.
 
     Raises InputError if brackets are not balanced, or a mention is not within its document.
     """
@@ -64,13 +65,13 @@ def read_coref(path: Path) -> list[Document]:
     first = next((line for _, line in numbered_lines(path) if line.strip()), "")
     if first.lstrip().startswith(("{", "[")):
         found = [
-            _document_of(record, number, f"{path}: line {number}", irregular)
+            _document_of(record, number, f"{path}: line {number}", irregular, unlabelled)
             for number, record in json_records(path, irregular)
         ]
     elif tuple(first.split("\t")[: len(GAP) - 1]) == GAP[:-1]:
-        found = list(_of_gap(path))
+        found = list(_of_gap(path, Tokenizer(TextConfig()), unlabelled))
     else:
-        found = [_document(path, rows, irregular) for rows in conll2012.read_documents(path, irregular)]
+        found = [_document(path, rows, irregular, unlabelled) for rows in conll2012.read_documents(path, irregular)]
     irregular.tell()
     return found
 
@@ -120,7 +121,9 @@ def genre_of(name: str) -> str:
 # JSON lines
 
 
-def _document_of(record: dict[str, Any], number: int, place: str, irregular: IrregularPlaces) -> Document:
+def _document_of(
+    record: dict[str, Any], number: int, place: str, irregular: IrregularPlaces, unlabelled: bool
+) -> Document:
     sentences = record.get("sentences")
     if not isinstance(sentences, list):
         raise InputError(
@@ -133,13 +136,13 @@ def _document_of(record: dict[str, Any], number: int, place: str, irregular: Irr
     if type(part) is not int or part < 0:
         raise InputError(f"{place} has 'part': {part!r}; a number from 0 on is expected")
     clusters = record.get("clusters")
-    if clusters is None and isinstance(record.get("mention_clusters"), list):
+    if clusters is None and isinstance(record.get("mention_clusters"), list) and not unlabelled:
         clusters = _of_preco(record["mention_clusters"], tokens, place)
     name = record.get("doc_key", record.get("id", f"line-{number}"))
     return Document(
         str(name),
         tokens,
-        None if clusters is None else _clusters(clusters, tokens, place, number, irregular),
+        None if clusters is None or unlabelled else _clusters(clusters, tokens, place, number, irregular),
         _speakers(record.get("speakers"), tokens, place),
         str(record.get("genre") or genre_of(str(name))),
         part,
@@ -198,45 +201,55 @@ def _speakers(speakers: Any, sentences: tuple[tuple[str, ...], ...], place: str)
 # GAP
 
 
-def _of_gap(path: Path) -> Iterator[Document]:
+def _of_gap(path: Path, tokenizer: Tokenizer, unlabelled: bool) -> Iterator[Document]:
     """Reads a document for each row, with a cluster of the pronoun and the names that it means."""
-    lines, tokenizer = numbered_lines(path), Tokenizer(TextConfig())
+    lines = numbered_lines(path)
     next(lines)
     for number, line in lines:
         if not line.strip():
             continue
         row = dict(zip(GAP, line.split("\t"), strict=False))
-        if len(row) < len(GAP) - 1 or not all(is_number(row[f"{name}-offset"]) for name in ("Pronoun", "A", "B")):
+        offsets = [] if unlabelled else [row.get(f"{name}-offset", "") for name in ("Pronoun", "A", "B")]
+        if len(row) < len(GAP) - 1 or not all(map(is_number, offsets)):
             raise InputError(
                 f"{path}: line {number} is {line[:40]!r}; the columns of GAP are expected: {', '.join(GAP)}"
             )
         text = row["Text"]
         sentences = tuple(map(tuple, tokenizer.sentences(text)))
-        spans = token_offsets(text, [token for tokens in sentences for token in tokens]) or []
-        mentions = {}
-        for name in ("Pronoun", "A", "B"):
-            begin = int(row[f"{name}-offset"])
-            inside = [n for n, (first, end) in enumerate(spans) if first < begin + len(row[name]) and end > begin]
-            if not inside or text[begin : begin + len(row[name])] != row[name]:
-                raise InputError(f"{path}: line {number}: the text has no {row[name]!r} at character {begin}")
-            mentions[name] = (inside[0], inside[-1])
-        linked = [mentions[name] for name in ("A", "B") if row[f"{name}-coref"].strip().lower() == "true"]
-        clusters = (tuple(sorted({mentions["Pronoun"], *linked})),) if linked else ()
+        clusters = None if unlabelled else _of_names(row, sentences, f"{path}: line {number}")
         speakers = tuple(("",) * len(tokens) for tokens in sentences)
         yield Document(row["ID"], sentences, clusters, speakers, line=number)
+
+
+def _of_names(row: dict[str, str], sentences: Sequence[Sequence[str]], place: str) -> tuple[Cluster, ...]:
+    """Returns the cluster of a row's pronoun and the names that it means, if it means any."""
+    text = row["Text"]
+    spans = token_offsets(text, [token for tokens in sentences for token in tokens]) or []
+    mentions = {}
+    for name in ("Pronoun", "A", "B"):
+        begin = int(row[f"{name}-offset"])
+        inside = [n for n, (first, end) in enumerate(spans) if first < begin + len(row[name]) and end > begin]
+        if not inside or text[begin : begin + len(row[name])] != row[name]:
+            raise InputError(f"{place}: the text has no {row[name]!r} at character {begin}")
+        mentions[name] = (inside[0], inside[-1])
+    linked = [mentions[name] for name in ("A", "B") if row[f"{name}-coref"].strip().lower() == "true"]
+    return (tuple(sorted({mentions["Pronoun"], *linked})),) if linked else ()
 
 
 # CoNLL-2012
 
 
-def _document(path: Path, rows: conll2012.ColumnDocument, irregular: IrregularPlaces) -> Document:
+def _document(path: Path, rows: conll2012.ColumnDocument, irregular: IrregularPlaces, unlabelled: bool) -> Document:
     speakers = tuple(tuple(rows.cells(each, conll2012.SPEAKER)) for each in rows.sentences)
     if rows.first:  # the columns are SemEval-2010's, which have no speakers
         speakers = tuple(("",) * len(each) for each in speakers)
+    clusters = None
+    if not unlabelled:
+        clusters = check_clusters(_mentions(path, rows.sentences, irregular).values(), irregular, rows.line)
     return Document(
         rows.name,
         tuple(tuple(rows.cells(each, 1)) for each in rows.sentences),
-        check_clusters(_mentions(path, rows.sentences, irregular).values(), irregular, rows.line),
+        clusters,
         speakers,
         genre_of(rows.name),
         rows.part,

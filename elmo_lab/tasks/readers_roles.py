@@ -39,7 +39,7 @@ class Roles:
     id: str = ""
 
 
-def read_roles(path: Path) -> list[Roles]:
+def read_roles(path: Path, unlabelled: bool = False) -> list[Roles]:
     """Reads the sentences of a file in one of these layouts:
 
     - JSON lines of `tokens` and `props`, a list of `pred` (the predicate's token, from 0), `tags` (BIO, one per token;
@@ -49,12 +49,13 @@ def read_roles(path: Path) -> list[Roles]:
     - lines of the index of a predicate, tokens and tags (He et al. 2017): `2 My cats love hats . ||| O B-A0 B-V B-A1 O`
     - the columns of CoNLL-2012
 
-    Tags that break BIO are read as conlleval does, and counted in a warning.
+    Tags that break BIO are read as conlleval does, and counted in a warning. With `unlabelled`, tags only show where a
+    predicate is, if nothing else does.
     """
     irregular = IrregularPlaces(path)
     first = next((line for _, line in numbered_lines(path) if line.strip()), "")
     if conll2012.is_begin(first):
-        found = [_of_columns(*sentence) for sentence in conll2012.read_predicates(path, irregular)]
+        found = [_of_columns(*sentence) for sentence in conll2012.read_predicates(path, irregular, unlabelled)]
     elif first and not first.lstrip().startswith(("{", "[")) and BAR not in first:
         raise InputError(
             f"{path}: line 1 is {first[:40]!r}; JSON lines, `2 My cats love hats . ||| O B-A0 B-V B-A1 O`, or"
@@ -62,10 +63,10 @@ def read_roles(path: Path) -> list[Roles]:
         )
     elif BAR in first:
         lines = ((number, line) for number, line in numbered_lines(path) if line.strip())
-        found = [_of_line(path, number, line, irregular) for number, line in lines]
+        found = [_of_line(path, number, line, irregular, unlabelled) for number, line in lines]
     else:
         found = [
-            _roles(record, number, f"{path}: line {number}", irregular)
+            _roles(record, number, f"{path}: line {number}", irregular, unlabelled)
             for number, record in json_records(path, irregular)
         ]
     irregular.tell()
@@ -83,7 +84,7 @@ def _of_columns(line: int, name: str, tokens: list[str], found: Iterator[conll20
     return Roles(tuple(tokens), predicates, line, name)
 
 
-def _of_line(path: Path, number: int, line: str, irregular: IrregularPlaces) -> Roles:
+def _of_line(path: Path, number: int, line: str, irregular: IrregularPlaces, unlabelled: bool) -> Roles:
     text, _, after = line.partition(BAR)
     index, *tokens = split_at_spaces(text) or [""]
     if not is_number(index) or not tokens:
@@ -91,11 +92,11 @@ def _of_line(path: Path, number: int, line: str, irregular: IrregularPlaces) -> 
             f"{path}: line {number} is {line[:40]!r}; the index of the predicate, the tokens, ||| and the tags are"
             " expected"
         )
-    prop: dict[str, Any] = {"pred": int(index), "tags": split_at_spaces(after) or None}
+    prop: dict[str, Any] = {"pred": int(index), "tags": None if unlabelled else split_at_spaces(after) or None}
     return Roles(tuple(tokens), (_predicate(prop, len(tokens), f"{path}: line {number}", number, irregular),), number)
 
 
-def _roles(record: dict[str, Any], number: int, place: str, irregular: IrregularPlaces) -> Roles:
+def _roles(record: dict[str, Any], number: int, place: str, irregular: IrregularPlaces, unlabelled: bool) -> Roles:
     name = "words" if "words" in record and "tokens" not in record else "tokens"
     tokens = tokens_field(record, name, place, number, irregular)
     props = record.get("props")
@@ -105,6 +106,8 @@ def _roles(record: dict[str, Any], number: int, place: str, irregular: Irregular
         raise InputError(
             f"{place}: 'props' is not a list of objects with 'pred' and 'tags'; write one object per predicate"
         )
+    if unlabelled:
+        props = [prop | {"tags": None} for prop in props]
     identity = record.get("id")
     predicates = tuple(_predicate(prop, len(tokens), place, number, irregular) for prop in props)
     return Roles(tokens, predicates, number, "" if identity is None else str(identity))

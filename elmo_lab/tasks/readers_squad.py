@@ -47,13 +47,13 @@ class Question:
     """The answers in file order, possibly repeated; empty if the file has none."""
 
 
-def read_squad(path: Path, tokenize: Tokenize, unanswerable: bool = False) -> list[Question]:
+def read_squad(path: Path, tokenize: Tokenize, unlabelled: bool = False) -> list[Question]:
     """Reads the questions of a SQuAD file, or of the Hub's JSON lines; `tokenize` may drop only whitespace.
 
     An id may be a number. An answer that is not at its `answer_start` gets the nearest place where the passage has it.
     An answer that the passage lacks is scored, as in the official script, but not learned. A warning counts both, and
-    questions without an answer (SQuAD 2.0), which are left out unless `unanswerable` is set. Raises InputError if two
-    different questions have the same id.
+    questions without an answer (SQuAD 2.0), which are left out. With `unlabelled`, all questions are kept, and answers
+    are neither needed nor read. Raises InputError if two different questions have the same id.
     """
     irregular = IrregularPlaces(path)
     questions: dict[str, Question] = {}
@@ -64,7 +64,8 @@ def read_squad(path: Path, tokenize: Tokenize, unanswerable: bool = False) -> li
                 place = f"{path}: the passage {context[:40]!r} of line {number}"
                 passages = {} if len(passages) > MOST_PASSAGES else passages
                 passages[context] = passage_of(context, tokenize, place)
-            found = _question(row, passages[context], path, number, tokenize, irregular)
+            given = row | {"answers": []} if unlabelled else row
+            found = _question(given, passages[context], path, number, tokenize, irregular)
             before = questions.get(found.id)
             if before is None:
                 questions[found.id] = found
@@ -74,7 +75,7 @@ def read_squad(path: Path, tokenize: Tokenize, unanswerable: bool = False) -> li
                 raise InputError(f"{path}: two questions have the id {found.id!r}; give each its own")
     listed = list(questions.values())
     # A file without any answer is read for prediction, so it keeps all its questions.
-    if any(question.answers for question in listed) and not unanswerable:
+    if any(question.answers for question in listed):
         for question in listed:
             if not question.answers:
                 irregular.note("a question without an answer (SQuAD 2.0), left out", f"question {question.id!r}")

@@ -112,12 +112,12 @@ def read(path: Path) -> list[SquadExample]:
 
 
 def read_all(path: Path) -> list[SquadExample]:
-    """Reads like `read`, but keeps the questions of SQuAD 2.0 that have no answer."""
-    return _examples(path, unanswerable=True)
+    """Reads like `read`, but answers are neither needed nor read, and all questions are kept."""
+    return _examples(path, unlabelled=True)
 
 
-def _examples(path: Path, unanswerable: bool = False) -> list[SquadExample]:
-    found = read_squad(path, Tokenizer(TextConfig()).tokens, unanswerable)
+def _examples(path: Path, unlabelled: bool = False) -> list[SquadExample]:
+    found = read_squad(path, Tokenizer(TextConfig()).tokens, unlabelled)
     return [SquadExample(question.tokens, question.passage, question.answers, question.id) for question in found]
 
 

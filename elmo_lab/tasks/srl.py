@@ -76,14 +76,21 @@ class SrlExample:
 
 def read(path: Path) -> list[SrlExample]:
     """Reads the predicates of a file; sentences without a predicate give no example."""
-    return [example for example in read_all(path) if example.predicate is not None]
+    return [example for example in _of_file(path) if example.predicate is not None]
 
 
 def read_all(path: Path) -> list[SrlExample]:
-    """Reads like `read`, but keeps sentences without a predicate. In CoNLL-U, the verbs are the predicates."""
+    """Reads like `read`, but keeps sentences without a predicate, and needs no tags, nor does it read them.
+
+    In CoNLL-U, the verbs are the predicates.
+    """
+    return _of_file(path, unlabelled=True)
+
+
+def _of_file(path: Path, unlabelled: bool = False) -> list[SrlExample]:
     if suffix_of(path) == ".conllu":
         return _of_conllu(path)
-    return [example for sentence in roles.read_roles(path) for example in _examples(sentence)]
+    return [example for sentence in roles.read_roles(path, unlabelled) for example in _examples(sentence)]
 
 
 def _of_conllu(path: Path) -> list[SrlExample]:

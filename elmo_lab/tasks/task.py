@@ -96,7 +96,8 @@ class Task:
     is_of_sentences: bool = False
     """Whether `Tagger` takes a line of text as one example, even if a tokenizer finds several sentences in it."""
     read_all: Callable[[Path], list[Any]] | None = None
-    """Reads like `read`, but keeps examples that can be neither learned from nor scored. The default is `read`."""
+    """Reads like `read`, but keeps examples that can be neither learned from nor scored, and needs no labels. The
+    default is `read`."""
     training: Callable[[list[Any], Any], list[Any]] = lambda examples, config: examples
     """Makes the examples to learn from, given those of the training file and the network's settings. The default is to
     learn from all of them."""

@@ -127,6 +127,7 @@ def test_a_pipeline_is_saved_with_its_model(folder, tmp_path):
     content = nlp.to_bytes()
     assert formats.load(tmp_path / "pipeline" / "elmo").config == native.load(folder).config
     moved.rename(tmp_path / "elsewhere")
+    (tmp_path / "pipeline" / "elmo" / "notes").mkdir()  # of the user's own
     loaded = spacy.load(tmp_path / "pipeline")
     for again in (
         loaded,

@@ -157,6 +157,28 @@ def test_a_small_gzip_of_a_large_body_is_not_unpacked(service):
     assert "unpacked" in answer.json()["error"]
 
 
+def test_answers_of_all_routes_are_compressed(service):
+    pair = {"inputs": {"source_sentence": "a", "sentences": ["b"] * 300}}
+    gets = [
+        asked(service, lambda client, path=path: client.get(path)) for path in ("/docs", "/metrics", "/openapi.json")
+    ]
+    for answer in (post(service, "/similarity", pair), *gets):
+        assert len(answer.content) > 1000
+        assert answer.headers["content-encoding"] == "gzip", answer.url
+        assert answer.headers["vary"].lower() == "accept-encoding"
+    plain = asked(service, lambda client: client.get("/docs", headers={"accept-encoding": "identity"}))
+    assert "content-encoding" not in plain.headers
+    assert plain.text == gets[0].text
+
+
+def test_an_error_names_all_methods_of_a_path(service):
+    answer = asked(service, lambda client: client.delete("/"))
+    assert answer.status_code == 405
+    assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD", "POST"}
+    assert "GET, HEAD, POST" in answer.json()["error"]
+    assert asked(service, lambda client: client.head("/")).status_code == 200
+
+
 def test_files_of_the_page_are_sent_once(service):
     first = asked(service, lambda client: client.get("/static/main.js", headers={"accept-encoding": "gzip"}))
     assert (first.status_code, first.headers["content-encoding"]) == (200, "gzip")

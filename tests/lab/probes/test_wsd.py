@@ -498,6 +498,7 @@ def test_command_prints_a_table_and_refuses_what_is_there(data: Path, tmp_path: 
     assert head.split() == ["layer", "first", "second", "ALL", "ALL1", "chosen"]
     assert sum("*" in line for line in lines) == 1
     (said,) = (line for line in lines if "is the best on first" in line)
+    assert " on ALL1;" in said
     assert " to " in said.partition("points against")[2]
     refusal(run(*arguments, "--output", tmp_path), "--overwrite")
     assert run(*arguments, "--output", tmp_path, "--overwrite").returncode == 0
@@ -526,7 +527,8 @@ def test_data_of_ones_own_need_no_inventory_of_the_recipe(data: Path) -> None:
     assert "chosen" not in done.stdout.splitlines()[0]
     assert "is the best on" not in done.stdout
     chosen = run(*own, "choose=second", "inventory=inventory.tsv")
-    assert "second" in chosen.stdout, chosen.stderr
+    assert "is the best on second;" in chosen.stdout, chosen.stderr
+    assert chosen.stdout.splitlines()[0].split() == ["layer", "second", "ALL", "chosen"], "nothing is left for ALL0"
     assert run(*wsd_command(data), "limit=50", "inventory=none", "choose=none").returncode == 0
     # The test sets of the recipe go with its inventory.
     refusal(run(*given, "limit=50"), "senseval2.data.xml.xz")

@@ -403,6 +403,24 @@ def test_a_mention_across_sentences_is_kept_and_told_of(file: File) -> None:
     assert document.clusters == (((0, 0), (1, 2)),)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"doc_key": "d", "sentences": [["Ann"], ["ran"]], "clusters": [[[0, 9]]]}),
+        json.dumps({"doc_key": "d", "sentences": [["Ann"], ["ran"]], "mention_clusters": [[7]]}),
+        "#begin document (d); part 000\nd 0 0 Ann NNP (1\n\nd 0 0 ran VBD -\n#end document\n",
+        "\t".join(readers_coref.GAP) + "\nd\tAnn\tShe\t-\tAnn\t-\t\tEve\t-\t\tu\n",
+    ],
+    ids=["json", "preco", "columns", "gap"],
+)
+def test_clusters_are_not_read_where_they_are_not_needed(file: File, text: str) -> None:
+    path = file(text)
+    with refused(path, "line"):
+        readers_coref.read_coref(path)
+    (document,) = readers_coref.read_coref(path, unlabelled=True)
+    assert (document.name, document.sentences[0], document.clusters) == ("d", ("Ann",), None)
+
+
 # Pairs
 
 HUB = '{"premise": "A cat.", "hypothesis": "It sleeps.", "label": %s}\n'
@@ -484,6 +502,24 @@ def test_roles_that_break_bio_are_read_and_told_of(file: File) -> None:
     assert sentence.predicates[0].tags == ("B-A0", "B-V")
 
 
+@pytest.mark.parametrize(
+    ("text", "lemma"),
+    [
+        ('{"tokens": ["We", "see"], "props": [{"pred": 1, "lemma": "see", "tags": ["A0", "V"]}]}\n', "see"),
+        ('{"tokens": ["We", "see"], "props": [{"pred": 1, "tags": [3]}]}\n', ""),
+        ("1 We see ||| A0 B-V O O\n", ""),
+        (GOLD.replace("(ARG0*)", "(ARG0*"), "buy"),
+    ],
+    ids=["no-bio", "numbers", "bars", "columns"],
+)
+def test_roles_are_not_read_where_they_are_not_needed(file: File, text: str, lemma: str) -> None:
+    path = file(text)
+    with refused(path, "line"):
+        readers_roles.read_roles(path)
+    predicates = [role for sentence in readers_roles.read_roles(path, unlabelled=True) for role in sentence.predicates]
+    assert [(role.index, role.tags, role.lemma) for role in predicates] == [(1, None, lemma)]
+
+
 # SQuAD
 
 CONTEXT = "Mia bought pears. Mia ate pears."
@@ -526,7 +562,16 @@ def test_questions_without_an_answer_are_left_out(file: File) -> None:
     path = file(squad(question("pears", 11), empty, {"id": "c", "question": "?", "answers": []}))
     with pytest.warns(IrregularInput, match="2 times.*'b'.*'c'"):
         assert [each.id for each in readers_squad.read_squad(path, str.split)] == ["7"]
-    assert [each.id for each in readers_squad.read_squad(path, str.split, unanswerable=True)] == ["7", "b", "c"]
+    assert [each.id for each in readers_squad.read_squad(path, str.split, unlabelled=True)] == ["7", "b", "c"]
+
+
+@pytest.mark.parametrize("answers", ["pears", [7], {"text": ["pears"]}, [{"text": None}]])
+def test_answers_are_not_read_where_they_are_not_needed(file: File, answers: object) -> None:
+    path = file(squad({"id": 7, "question": "What?", "answers": answers}))
+    with refused(path, "'7'"):
+        readers_squad.read_squad(path, str.split)
+    (found,) = readers_squad.read_squad(path, str.split, unlabelled=True)
+    assert (found.id, found.answers) == ("7", ())
 
 
 WHAT = {"context": CONTEXT, "question": "What?"}

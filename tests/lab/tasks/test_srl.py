@@ -11,6 +11,7 @@ from toy_inputs import toy_inputs
 
 from elmo.errors import IrregularInput
 from elmo_lab.tasks import srl
+from elmo_lab.tasks.ensemble import joint_labels
 from elmo_lab.tasks.srl import SrlConfig, SrlExample, SrlModel
 from elmo_lab.tasks.tagging import TagLabels, TagPrediction
 
@@ -103,6 +104,15 @@ def test_tags_that_training_never_had(tmp_path: Path) -> None:
         srl.check(strange, srl.labels_of(EXAMPLES), tmp_path / "in.jsonl")
     rare = [replace(EXAMPLES[2], tags=("I-V", tag)) for tag in ("B-R-ARG1", "B-C-ARG1", "B-C-R-ARG1", "I-ARGM-TMP")]
     srl.check([*EXAMPLES, *rare], srl.labels_of(EXAMPLES), tmp_path / "in.jsonl")
+
+
+def test_labels_of_an_ensemble_are_those_of_all_members(tmp_path: Path) -> None:
+    strange = [*EXAMPLES, replace(EXAMPLES[3], tags=("B-ARG7",), line=9)]
+    members = [srl.labels_of(EXAMPLES), srl.labels_of(strange), srl.labels_of(strange)]
+    for order in (members, members[::-1]):
+        srl.check(strange, joint_labels(order), tmp_path / "in.jsonl")  # a warning would be an error
+    with pytest.warns(IrregularInput, match="'ARG7'"):
+        srl.check(strange, joint_labels(members[:1] * 2), tmp_path / "in.jsonl")
 
 
 def test_score_knows_continued_arguments_and_leaves_the_predicate_out() -> None:
