@@ -5,7 +5,7 @@ import multiprocessing
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from tiny import tiny_model
 
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.graphs import GraphReader
-from elmo.embedding.store import read_vectors, write_vectors
+from elmo.embedding.store import write_vectors
 from elmo.embedding.store_parquet import ParquetVectors
 from elmo.embedding.words import WordVectors
 from elmo.forking import cached_property
@@ -137,8 +137,7 @@ def test_a_child_keeps_the_words_of_its_parent_if_no_thread_was_changing_them():
 def test_a_file_that_another_thread_reads(tmp_path: Path):
     with write_vectors(tmp_path / "v.parquet") as writer:
         writer.append("a", ["a"], np.ones((1, 2), np.float32))
-    with read_vectors(tmp_path / "v.parquet") as vectors:
-        assert isinstance(vectors, ParquetVectors)
+    with closing(ParquetVectors(tmp_path / "v.parquet")) as vectors:
 
         def read() -> None:
             assert vectors[0].tolist() == [[1, 1]]

@@ -317,6 +317,7 @@ def types_verb(arguments: argparse.Namespace) -> None:
             parse_layers(arguments.layers),
             arguments.lowercase,
             lambda done: counter.update(done, lines.total(done)),
+            arguments.input,
         )
     written = write_word2vec(types, output, arguments.min_count, arguments.overwrite)
     print(f"{output}: {written:,} words of {types.dim} numbers, from {sum(types.counts):,} tokens")

@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from elmo.disk.files import atomic_path, check_output
 from elmo.embedding.store_hdf5 import Hdf5Vectors, Hdf5Writer
 from elmo.embedding.store_npz import NpzVectors, NpzWriter
 from elmo.embedding.store_parquet import ParquetVectors, ParquetWriter, import_pyarrow
+from elmo.embedding.store_rows import row_number
 from elmo.embedding.store_safetensors import SafetensorsVectors, SafetensorsWriter
 from elmo.errors import InputError, check_choice, path_of
 
@@ -62,7 +63,6 @@ WRITERS = {
 }
 
 
-Vectors = Hdf5Vectors | NpzVectors | ParquetVectors | SafetensorsVectors
 READERS = {
     ".hdf5": Hdf5Vectors,
     ".h5": Hdf5Vectors,
@@ -70,6 +70,38 @@ READERS = {
     ".parquet": ParquetVectors,
     ".safetensors": SafetensorsVectors,
 }
+
+
+class Vectors:
+    """The rows of a file of vectors, by number: -1 is the last one. They can be read inside the `with` block only.
+
+    Raises IndexError for a row that the file does not have, and InputError after the block.
+    """
+
+    def __init__(self, path: Path, rows: Hdf5Vectors | NpzVectors | ParquetVectors | SafetensorsVectors) -> None:
+        self._path = path
+        self._rows = rows
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        return self._rows[self._number(row)]
+
+    def tokens(self, row: int) -> list[str]:
+        """The tokens of a row."""
+        return self._rows.tokens(self._number(row))
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._is_closed = True
+        self._rows.close()
+
+    def _number(self, row: Any) -> int:
+        if self._is_closed:
+            raise InputError(f"{self._path}: is closed; read its rows inside the block `with read_vectors(...)`")
+        return row_number(row, len(self))
 
 
 @contextmanager
@@ -86,7 +118,7 @@ def read_vectors(path: str | Path) -> Iterator[Vectors]:
         raise InputError(f"{path}: its suffix is {path.suffix!r}; one of {', '.join(READERS)} is expected")
     path.open("rb").close()  # what the system refuses, such as a missing permission, is no damage
     try:
-        vectors = READERS[path.suffix.lower()](path)
+        vectors = Vectors(path, READERS[path.suffix.lower()](path))
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: not a complete {path.suffix} file ({error}); write it again") from error
     try:

@@ -9,7 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from elmo.embedding.store_rows import NUMBERS_AT_ONCE, as_stored, row_number, to_json, without_tokens
+from elmo.embedding.store_rows import NUMBERS_AT_ONCE, as_stored, to_json, without_tokens
 from elmo.formats.hdf5 import Hdf5Output
 
 INDEX, TOKENS = "sentence_to_index", "tokens"
@@ -91,10 +91,7 @@ def _create(file: h5py.File, name: str, array: np.ndarray) -> None:
 
 
 class Hdf5Vectors:
-    """Reads rows of an HDF5 file. AllenNLP's files can be read, too; they have no tokens.
-
-    All readers index rows like a sequence: -1 is the last row, and an index beyond the end raises IndexError.
-    """
+    """Reads rows of an HDF5 file, from number 0 on. AllenNLP's files can be read, too; they have no tokens."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -105,13 +102,13 @@ class Hdf5Vectors:
         return self._rows
 
     def __getitem__(self, row: int) -> np.ndarray:
-        return self._file[str(row_number(row, self._rows))][()]  # type: ignore[index, return-value]
+        return self._file[str(row)][()]  # type: ignore[index, return-value]
 
     def tokens(self, row: int) -> list[str]:
         """The tokens of a row."""
         if TOKENS not in self._file:
             raise without_tokens(self._path)
-        return json.loads(self._file[TOKENS][row_number(row, self._rows)])  # type: ignore[index, arg-type]
+        return json.loads(self._file[TOKENS][row])  # type: ignore[index, arg-type]
 
     def close(self) -> None:
         self._file.close()

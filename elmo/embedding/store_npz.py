@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from elmo.embedding.store_rows import closing_errors, row_number, stored_pieces, to_json, without_tokens
+from elmo.embedding.store_rows import closing_errors, stored_pieces, to_json, without_tokens
 from elmo.forking import cached_property, renew_at_fork
 
 TOKENS = "tokens.jsonl"
@@ -68,11 +68,11 @@ class NpzVectors:
         return self._rows
 
     def __getitem__(self, row: int) -> np.ndarray:
-        return self._own()[str(row_number(row, self._rows))]
+        return self._own()[str(row)]
 
     def tokens(self, row: int) -> list[str]:
         """The tokens of a row; the first call reads all rows' tokens."""
-        return json.loads(self._lines[row_number(row, self._rows)])
+        return json.loads(self._lines[row])
 
     def close(self) -> None:
         self._arrays.close()

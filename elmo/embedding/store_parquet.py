@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from elmo.embedding.store_rows import as_stored, closing_errors, row_number
+from elmo.embedding.store_rows import as_stored, closing_errors
 from elmo.errors import InputError, pip_line
 from elmo.forking import held_elsewhere, renew_at_fork
 from elmo.text.characters import is_utf8
@@ -85,13 +85,13 @@ class ParquetVectors:
         return self._file.metadata.num_rows
 
     def __getitem__(self, row: int) -> np.ndarray:
-        table, place = self._find(row_number(row, len(self)))
+        table, place = self._find(row)
         vectors = table["vectors"][place].values.to_numpy(zero_copy_only=False)
         return vectors.reshape(table["shape"][place].as_py())
 
     def tokens(self, row: int) -> list[str]:
         """The tokens of a row."""
-        table, place = self._find(row_number(row, len(self)))
+        table, place = self._find(row)
         return table["tokens"][place].as_py()
 
     def close(self) -> None:

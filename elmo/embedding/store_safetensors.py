@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import safetensors
 
-from elmo.embedding.store_rows import row_number, stored_pieces, without_tokens
+from elmo.embedding.store_rows import stored_pieces, without_tokens
 from elmo.errors import InputError
 from elmo.forking import cached_property
 
@@ -86,11 +86,11 @@ class SafetensorsVectors:
         return self._rows
 
     def __getitem__(self, row: int) -> np.ndarray:
-        return self._file.get_tensor(str(row_number(row, self._rows)))
+        return self._file.get_tensor(str(row))
 
     def tokens(self, row: int) -> list[str]:
         """The tokens of a row; the first call reads all rows' tokens."""
-        return json.loads(self._lines[row_number(row, self._rows)])
+        return json.loads(self._lines[row])
 
     def close(self) -> None:
         self._close()

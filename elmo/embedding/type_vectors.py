@@ -25,6 +25,8 @@ class DistinctWords:
     words: list[str]
     counts: list[int]
     means: Float[np.ndarray, "V X"]
+    source: str = "the text"
+    """What errors call the text."""
 
     @property
     def dim(self) -> int:
@@ -38,12 +40,13 @@ def average_types(
     layers: Layers = "average",
     lowercase: bool = False,
     progress: Callable[[int], None] | None = None,
+    source: str | Path = "the text",
 ) -> DistinctWords:
     """Returns the mean vector of every distinct word of `sentences`; `layers` is any choice that gives one vector.
 
     With `lowercase`, words that differ only in case are merged, but they are embedded as written. Whitespace inside a
-    word becomes `_`, since the format cannot hold it. The table takes 8 bytes per number. Raises InputError if there is
-    no word.
+    word becomes `_`, since the format cannot hold it. The table takes 8 bytes per number. Raises InputError, which
+    names `source`, if there is no word.
     """
     if keeps_layers(layers):
         raise InputError(f"layers is {layers!r}, which gives several vectors per word; 'concat' joins all layers")
@@ -64,9 +67,9 @@ def average_types(
         if progress is not None:
             progress(number)
     if not read:
-        raise InputError("the text has no words")
+        raise InputError(f"{source}: contains no words; give text")
     means = sums[: len(rows)] / np.array(counts)[:, None]
-    return DistinctWords(list(rows), counts, means.astype(np.float32))
+    return DistinctWords(list(rows), counts, means.astype(np.float32), str(source))
 
 
 def write_word2vec(types: DistinctWords, path: Path, min_count: int = 1, overwrite: bool = False) -> int:
@@ -74,7 +77,10 @@ def write_word2vec(types: DistinctWords, path: Path, min_count: int = 1, overwri
     order = sorted(range(len(types.words)), key=lambda row: -types.counts[row])
     order = [row for row in order if types.counts[row] >= min_count and types.words[row]]
     if not order:
-        raise InputError(f"no word occurs {min_count} times; the most frequent occurs {max(types.counts)} times")
+        most = max(types.counts)
+        raise InputError(
+            f"{types.source}: no word occurs {min_count} times, the most frequent {most} times; lower min_count"
+        )
     with atomic_path(path, overwrite) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         file.write(f"{len(order)} {types.dim}\n")
         for row in order:

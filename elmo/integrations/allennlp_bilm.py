@@ -12,7 +12,14 @@ from elmo import formats
 from elmo.errors import InputError
 from elmo.formats import allennlp_state
 from elmo.formats.stored import Model, check_shapes
-from elmo.integrations.originals import StatePolicy, chosen_state, masks_are_bool, missing_name_line, public_names
+from elmo.integrations.originals import (
+    StandInClass,
+    StatePolicy,
+    chosen_state,
+    masks_are_bool,
+    missing_name_line,
+    public_names,
+)
 from elmo.model.bilm import BiLM
 from elmo.text.characters import END_WORD, PADDING, encode_words
 from elmo.text.marks import BOS, EOS
@@ -21,7 +28,7 @@ from elmo.types import Batch, LstmState
 PathLike = str | Path
 
 
-class StandIn(nn.Module):
+class StandIn(nn.Module, metaclass=StandInClass):
     """A module whose error for a missing name says that it is a stand-in, and which names it has."""
 
     def __getattr__(self, name: str) -> Any:

@@ -16,7 +16,7 @@ from elmo.embedding.layers import layer_selector
 from elmo.errors import InputError, check_whole
 from elmo.formats.hdf5 import Hdf5Output
 from elmo.integrations.allennlp_bilm import PathLike, _ElmoBiLm, without_boundaries
-from elmo.integrations.originals import StatePolicy, missing_name_line, public_names
+from elmo.integrations.originals import StandInClass, StatePolicy, missing_name_line, public_names
 from elmo.machine import usable_device
 from elmo.text.batching import batch_to_ids
 from elmo.text.given import check_outer, token_lists
@@ -27,7 +27,7 @@ DEFAULT_WEIGHT_FILE = f"{ADDRESS}/elmo_2x4096_512_2048cnn_2xhighway_weights.hdf5
 DEFAULT_BATCH_SIZE = 64
 
 
-class ElmoEmbedder:
+class ElmoEmbedder(metaclass=StandInClass):
     """Turns tokenised sentences into arrays (N, T, D) of all layers, without gradients and boundaries.
 
     `cuda_device` is a GPU's number, or -1 for the CPU; `state` and `allennlp` are those of `Elmo`.

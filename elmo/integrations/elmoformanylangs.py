@@ -15,13 +15,13 @@ import numpy as np
 from elmo.embedding.embedder import Embedder as OurEmbedder
 from elmo.embedding.layers import Layers
 from elmo.errors import InputError
-from elmo.integrations.originals import StatePolicy, chosen_state, missing_name_line, public_names
+from elmo.integrations.originals import StandInClass, StatePolicy, chosen_state, missing_name_line, public_names
 from elmo.model.bilm import BiLM
 from elmo.text.given import token_lists
 from elmo.text.lexicon import Lexicon
 
 
-class Embedder:
+class Embedder(metaclass=StandInClass):
     """Embeds sentences with one model, on a GPU if there is one.
 
     `model_dir` is a folder of ELMoForManyLangs, or any other model that `elmo.load` opens. `batch_size` only has an

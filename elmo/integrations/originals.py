@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from elmo.errors import InputError
 
@@ -38,6 +38,15 @@ def masks_are_bool(version: str | None) -> bool:
     if re.fullmatch(r"[012](\.\d+){0,2}", str(version)) is None:
         raise InputError(f"allennlp is {version!r}; a version such as 0.9, 1 or 2.10 is expected")
     return not str(version).startswith("0")
+
+
+class StandInClass(type):
+    """The type of the stand-ins' classes: a name that a class lacks, such as `Elmo.from_params`, is our error line."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AttributeError(missing_name_line(cls.__name__, name, (own for own in vars(cls) if own[0] != "_")))
 
 
 def missing_name_line(stand_in: str, name: str, has: Iterable[str]) -> str:

@@ -13,14 +13,14 @@ import numpy as np
 from elmo import formats
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.integrations.originals import StatePolicy, chosen_state, missing_name_line, public_names
+from elmo.integrations.originals import StandInClass, StatePolicy, chosen_state, missing_name_line, public_names
 from elmo.pretraining.scoring import Scorer
 from elmo.text.given import SENTENCES, check_outer, token_lists
 
 CHOICES = ("average", "top", "all")
 
 
-class ElmoModel:
+class ElmoModel(metaclass=StandInClass):
     """Embeds texts with the model that `load` opens.
 
     With `state="carry"` every call begins at zero, reads the first batch once to warm up, and carries the state of

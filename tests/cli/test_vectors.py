@@ -105,6 +105,8 @@ def test_types_are_written_as_word2vec_does(model, tmp_path):
     assert head == f"2 {DIM}"
     assert [line.split(" ")[0] for line in lines] == ["the", "cat"]
     refusal(run("types", tmp_path / "t.conllu", tmp_path / "v.txt", "--model", model), "v.txt", "exists", "--overwrite")
+    rare = run("types", tmp_path / "t.conllu", tmp_path / "w.txt", "--model", model, "--min-count", 9)
+    refusal(rare, "t.conllu", "9 times", "min_count")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM ends a program there without a chance to tidy up")

@@ -196,6 +196,16 @@ def test_rows_can_be_looped_over_and_counted_from_the_end(tmp_path, suffix):
                 found.tokens(row)
 
 
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_rows_are_read_inside_the_block(tmp_path, suffix):
+    written(tmp_path / f"v{suffix}", 3)
+    with read_vectors(tmp_path / f"v{suffix}") as found:
+        found.tokens(0)
+    for read in (found.__getitem__, found.tokens):
+        with refused(f"v{suffix}", "with read_vectors"):
+            read(0)
+
+
 def test_threads_may_share_a_parquet_reader(tmp_path, monkeypatch):
     """Two that read the file at a time would end the process, so here they are only counted."""
     monkeypatch.setattr(store_parquet, "GROUP_BYTES", 100)

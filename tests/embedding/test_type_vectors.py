@@ -61,10 +61,10 @@ def test_rare_words_are_left_out_and_capitals_may_be(embedder, tmp_path):
 
 
 def test_what_gives_no_words_is_refused(embedder, tmp_path):
-    with refused("word"):
-        average_types(embedder, [[], []])
+    with refused("mine.txt", "word"):
+        average_types(embedder, [[], []], source="mine.txt")
     with pytest.raises(InputError, match="'concat'"):
         average_types(embedder, SENTENCES, "all")
-    with refused("9 times", "4 times"):
-        write_word2vec(average_types(embedder, SENTENCES), tmp_path / "v.txt", 9)
+    with refused("mine.txt", "9 times", "4 times", "min_count"):
+        write_word2vec(average_types(embedder, SENTENCES, source="mine.txt"), tmp_path / "v.txt", 9)
     assert not list(tmp_path.iterdir())

@@ -229,6 +229,10 @@ def test_cached_path_is_the_file_here_and_downloads_nothing(files, monkeypatch, 
         "from allennlp.modules.elmo import _ElmoBiLm; _ElmoBiLm(*files)._bos_embedding",
         "from allennlp.commands.elmo import ElmoEmbedder; ElmoEmbedder(*files).warm_up",
         "from elmoformanylangs import Embedder; Embedder(files[1]).get_model()",
+        "from allennlp.modules.elmo import Elmo; Elmo.from_params({})",
+        "from allennlp.commands.elmo import ElmoEmbedder; ElmoEmbedder.from_params({})",
+        "from elmoformanylangs import Embedder; Embedder.from_params({})",
+        "from simple_elmo import ElmoModel; ElmoModel.from_params({})",
     ],
 )
 def test_another_name_says_that_this_is_a_stand_in_and_what_it_has(files, code):
