@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from elmo.cli.arguments import DEMO_TEXT, MODEL_HELP, add_model, add_splitting, add_verb, print_json, tokenizer_of
+from elmo.cli.arguments import (
+    DEMO_TEXT,
+    MODEL_HELP,
+    add_model,
+    add_splitting,
+    add_strict,
+    add_verb,
+    print_json,
+    tokenizer_of,
+)
 from elmo.cli.neighbors import print_neighbors
 from elmo.terminal import print_table
 
@@ -27,6 +36,7 @@ def add_verbs(verbs: Any) -> None:
     )
     bench.add_argument("model", nargs="?", default="default", help=MODEL_HELP)
     bench.add_argument("--text", default=str(DEMO_TEXT), help="the text to embed (default: the demo's text)")
+    add_strict(bench)
     add_splitting(bench)
     bench.add_argument(
         "--max-words", type=int, default=4000, metavar="N", help="words to read, at most (default: 4000)"

@@ -144,6 +144,7 @@ class Embedder:
         self.text = text
         self.vocabulary = vocabulary
         self.state: StatePolicy = state
+        self.numbers: Numbers = numbers
         self.precision: ops.Precision = self.bilm.packed_for[0] if self.bilm.packed_for else precision
         self.batch_tokens = batch_tokens
         self._rows = ROWS if on_cpu else GPU_ROWS

@@ -138,6 +138,7 @@ def _settings(embedder: Embedder, layers: Layers, pool: Pool | None, dtype: Dtyp
         "state": embedder.state,
         "warm_text": list(embedder.warm_text) if embedder.state == "warm" else None,
         "precision": embedder.precision,
+        "numbers": embedder.numbers,
         "batch_tokens": embedder.batch_tokens,
     }
 

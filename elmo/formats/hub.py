@@ -224,24 +224,25 @@ def _spoken(text: TextConfig | None) -> str | None:
 def prepare(path: str | Path, repository: str, folder: Path, license: str | None, language: str | None) -> None:
     """Writes to `folder` what `push` uploads: the native format's files, copied from a native folder, and the card.
 
-    A README.md beside the model is the card's text; if it lacks a header, it gets one from the model's record. A file
-    LICENSE beside the model is copied, too.
+    A README.md in the model's folder is the card's text; if it lacks a header, it gets one from the model's record. A
+    file LICENSE there is copied, too.
     """
     found, model = formats.find(path), formats.load(path)
     given = {"license": license, "language": language}
     card = model.card | {name: value for name, value in given.items() if value is not None}
     made = HubModel.of(replace(model, card=card))
     home, is_native = found if found.is_dir() else found.parent, native.recognizes(found)
-    if is_native:
-        for name in (*native.FILES, LICENSE):
-            if (home / name).is_file():
-                shutil.copyfile(home / name, folder / name)
-    else:
+    if not is_native:
         native.save(made.stored(), folder, overwrite=True)
+    # Beside a file in another format, such as an archive among downloads, may be texts that are not of this model.
+    has_texts = is_native or found.is_dir()
+    for name in (*(native.FILES if is_native else ()), *((LICENSE,) if has_texts else ())):
+        if (home / name).is_file():
+            shutil.copyfile(home / name, folder / name)
     title = card.get("name", repository.partition("/")[2])
     readme = made.generate_model_card(repository=repository, title=title)
     text = str(readme)
-    if is_native and (home / "README.md").is_file():
+    if has_texts and (home / "README.md").is_file():
         own = _read_text(home / "README.md")
         if own.startswith("---") and (license or language):
             raise InputError(

@@ -142,7 +142,9 @@ def held_out(paths: Sequence[Path], source: Path, config: CleanConfig) -> list[P
     if not config.heldout:
         return []
     if len(paths) < 2:
-        raise InputError(f"{source}: has one text file, which cannot be held out; split it, or --heldout 0")
+        raise InputError(
+            f"{source}: has one text file, which cannot be held out; split it, or hold out nothing: --heldout-share 0"
+        )
 
     def place(path: Path) -> str:
         named = f"{config.seed} {path.relative_to(source).as_posix()}"

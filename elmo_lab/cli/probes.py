@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from elmo import config
-from elmo.cli.arguments import BILM_HELP, add_jobs, add_model, add_quiet, add_verb, check_processes, print_json, run_in
+from elmo.cli.arguments import (
+    BILM_HELP,
+    add_jobs,
+    add_model,
+    add_quiet,
+    add_strict,
+    add_verb,
+    check_processes,
+    print_json,
+    run_in,
+)
 from elmo.cli.parser import Parser
 from elmo.cli.settings import add_settings, config_of, only_shows, recipe_and_overrides, require, show
 from elmo.errors import InputError
@@ -66,6 +76,7 @@ def _add_common(parser: Parser) -> None:
     """Adds the flags of a probe with settings."""
     parser.add_argument("--data", metavar="FOLDER", help="folder of a recipe's files (default: the variable ELMO_DATA)")
     parser.add_argument("--model", metavar="MODEL", help=BILM_HELP)
+    add_strict(parser)
 
 
 def _add_senses(parser: argparse.ArgumentParser) -> None:

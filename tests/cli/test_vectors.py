@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from command import Command, printed, run
 from refusals import refusal
 from safetensors import safe_open
@@ -19,6 +20,7 @@ from elmo.embedding.embedder import Embedder
 from elmo.embedding.store import read_vectors
 from elmo.formats import native
 from elmo.text.tokenizer import TextConfig
+from elmo.text.vocabulary import Vocabulary
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +97,26 @@ def test_flags_that_would_do_nothing_are_refused(tmp_path, monkeypatch, command,
     monkeypatch.chdir(tmp_path)
     refusal(run(*command.split()), *parts)
     assert [path.name for path in tmp_path.iterdir()] == ["p.fasta"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "index odd.txt index --model MODEL --pretokenized",
+        "score odd.txt --model WITH_SOFTMAX --pretokenized",
+        "perplexity odd.txt --model WITH_SOFTMAX --pretokenized",
+        "train --train odd.txt --output run --pretokenized",
+    ],
+)
+def test_every_command_that_reads_a_text_can_refuse_an_irregular_one(model, tmp_path, monkeypatch, command):
+    (tmp_path / "odd.txt").write_text("the cat\rsat\nthe cat\n", encoding="utf-8")
+    words = Vocabulary(("<S>", "</S>", "<UNK>", "cat"))
+    softmax = {"weight": torch.zeros(4, DIM // 2), "bias": torch.zeros(4)}
+    native.save(replace(tiny_model(), lm_head=softmax, vocabulary=words), tmp_path / "with_softmax")
+    monkeypatch.chdir(tmp_path)
+    given = command.replace("MODEL", str(model)).replace("WITH_SOFTMAX", "with_softmax").split()
+    refusal(run(*given, "--strict"), "odd.txt", "carriage return", "--strict")
+    assert {path.name for path in tmp_path.iterdir()} - {"run"} == {"odd.txt", "with_softmax"}
 
 
 def test_types_are_written_as_word2vec_does(model, tmp_path):

@@ -446,6 +446,17 @@ def test_a_model_of_another_format_is_sent_as_ours(tmp_path):
     assert ModelCard.load(tmp_path / "README.md").data.get("language") is None
 
 
+def test_the_texts_in_the_folder_of_another_format_are_sent(tmp_path):
+    source = tmp_path / "theirs"
+    shutil.copytree(DATA / "many_langs" / "both", source)
+    (source / "LICENSE").write_text("CC0", encoding="utf-8")
+    (source / "README.md").write_text("# Theirs\n", encoding="utf-8")
+    (tmp_path / "made").mkdir()
+    hub.prepare(source, "user/oak", tmp_path / "made", None, None)
+    assert (tmp_path / "made" / "LICENSE").read_text(encoding="utf-8") == "CC0"
+    assert "# Theirs\n" in (tmp_path / "made" / "README.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(("language", "code"), [("de", "de"), ("xx", None)])
 def test_the_readme_has_no_code_for_several_languages_and_no_row_of_what_is_unknown(model, language, code):
     card = {"name": "oak", "words_read": None}

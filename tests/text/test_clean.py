@@ -229,9 +229,11 @@ def test_bad_input_is_one_line_and_nothing_is_written(tmp_path: Path) -> None:
     }
     pages = folder_of(tmp_path / "pages", a=LONG, b="17\n")
     cases[(str(pages), str(tmp_path / "out"))] = ("b.txt", "--seed")
+    alone = folder_of(tmp_path / "alone", a=LONG)
+    cases[(str(alone), str(tmp_path / "out"))] = ("alone", "--heldout-share 0")
     for arguments, said in cases.items():
         refusal(run("text", *arguments), *said)
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["in", "pages"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["alone", "in", "pages"]
     assert sorted(entry.name for entry in source.iterdir()) == ["a.txt", "b.txt"]
 
 
