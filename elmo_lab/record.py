@@ -102,7 +102,7 @@ def read(folder: Path) -> RunRecord:
 
 
 def without_folders(value: Any) -> Any:
-    """Removes this machine's folders from a value: absolute paths become their last part."""
+    """Removes this machine's folders from a value: absolute paths, also those of `key=path`, become their last part."""
     if isinstance(value, Mapping):
         return {key: without_folders(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -111,6 +111,9 @@ def without_folders(value: Any) -> Any:
         for kind in (PurePosixPath, PureWindowsPath):  # the result may come from another system
             if kind(value).is_absolute():
                 return kind(value).name
+        key, equals, place = value.partition("=")  # an override of a setting, such as inputs.vectors=PATH
+        if equals:
+            return f"{key}={without_folders(place)}"
     return value
 
 

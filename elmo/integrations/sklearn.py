@@ -31,8 +31,8 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     - `pool`: "mean", "max" or "sum" over tokens.
     - `precision`: "float32", "bfloat16", "int8" or "int8-weights".
     - `device`: "cpu" or "cuda"; None for the GPU if there is one.
-    - `memory`: a folder or a `joblib.Memory` that caches results. It stores every layer, so a search over `layers`
-      reads each text once; only "max" over mixed layers is stored per choice of layers.
+    - `memory`: a folder or a `joblib.Memory` that caches results. It stores every layer of a list of texts, so a search
+      over `layers` reads each fold once; only "max" over mixed layers is stored per choice of layers.
 
     A copy in another process, as in grid searches with `n_jobs`, loads the model there.
     """

@@ -8,6 +8,7 @@ The readers are `readers_columns.py` (tokens and tags), `readers_conll2012.py` (
 `readers_pairs.py` (SNLI), `readers_roles.py`, `readers_trees.py` (sentiment), `readers_squad.py`, `readers_coref.py`.
 """
 
+import bz2
 import gzip
 import json
 import lzma
@@ -44,7 +45,7 @@ def tell_unknown(labels: Iterable[tuple[int, str]], known: Collection[str], path
 
 @contextmanager
 def text_output(path: Path, overwrite: bool) -> Iterator[TextIO]:
-    """Opens a text file that appears only if the block succeeds; it is compressed if its suffix is `.gz` or `.xz`."""
+    """Opens a text file that appears only if the block succeeds; a suffix `.gz`, `.xz` or `.bz2` compresses it."""
     with (
         atomic_path(path, overwrite) as temporary,
         temporary.open("wb") as raw,
@@ -58,7 +59,7 @@ def _compressed(raw: BinaryIO, suffix: str) -> Any:
         return gzip.GzipFile("", "wb", fileobj=raw, mtime=0)
     if suffix == ".xz":
         return lzma.open(raw, "wb")
-    return raw
+    return bz2.open(raw, "wb") if suffix == ".bz2" else raw
 
 
 def json_records(path: Path, irregular: IrregularPlaces) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -196,6 +196,8 @@ def test_a_report_shows_no_folder_of_the_machine_that_made_a_result() -> None:
     values = {"train": [r"C:\Users\me\train.txt", "/home/me/dev.txt"], "model": r"\\server\models\small", "n": 3}
     assert without_folders(values) == {"train": ["train.txt", "dev.txt"], "model": "small", "n": 3}
     assert without_folders("corpus/*.txt") == "corpus/*.txt"
+    overrides = ["inputs.vectors=/home/me/v.txt", r"--model=C:\Users\me\small", "k=x=/home/y", "text=a/b=c", "lr=1e-3"]
+    assert without_folders(overrides) == ["inputs.vectors=v.txt", "--model=small", "k=x=y", "text=a/b=c", "lr=1e-3"]
 
 
 def test_what_is_shipped_has_names_for_every_system() -> None:

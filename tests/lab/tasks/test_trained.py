@@ -255,7 +255,7 @@ def test_roles_of_sentences_without_a_predicate_are_written_empty(tmp_path: Path
     assert text.read_text(encoding="utf-8").endswith("Rain\n")
 
 
-@pytest.mark.parametrize(("suffix", "begin"), [(".gz", b"\x1f\x8b"), (".xz", b"\xfd7")])
+@pytest.mark.parametrize(("suffix", "begin"), [(".gz", b"\x1f\x8b"), (".xz", b"\xfd7"), (".bz2", b"BZh")])
 @pytest.mark.parametrize("name", tasks.available())
 def test_what_is_written_is_compressed_as_its_name_says(tmp_path: Path, name: str, suffix: str, begin: bytes) -> None:
     task = tasks.find(name)
