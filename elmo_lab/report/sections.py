@@ -8,7 +8,7 @@ from elmo_lab.document import ABSENT, Block, Details, Document, Section, Table, 
 from elmo_lab.plugins import entry_points_of
 from elmo_lab.probes import blocks
 from elmo_lab.probes import probe as probes
-from elmo_lab.record import RECORD, without_folders
+from elmo_lab.record import RECORD, REMEDY, without_folders
 from elmo_lab.report import comparing, pretraining
 from elmo_lab.report.collect import JsonFile, RecordedRun, Results
 from elmo_lab.report.provenance import provenance
@@ -77,7 +77,7 @@ def _perplexities(files: Sequence[JsonFile]) -> Iterator[Section]:
         try:
             rows += _policies(file)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"{file.name}: not the output of elmo perplexity --json ({error!r})") from error
+            raise InputError(f"{file.name}: not the output of elmo perplexity --json ({error!r}); {REMEDY}") from error
     head = ("file", "biLM", "text", "state", "forward", "backward", "mean", "without unknown", "unknown", "vocabulary")
     note = "Full softmax. Only numbers of the same text with the same vocabulary are comparable."
     yield Section("Perplexity", (table(head, rows, groups=True), Text(note)))

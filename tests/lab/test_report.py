@@ -329,8 +329,8 @@ def test_a_report_of_a_network_that_has_diverged(tmp_path: Path) -> None:
         ("biLM/train.json", [], "JSON"),
         ("biLM/model/config.json", {"card": {"perplexity": [3.5]}}, "train"),
         ("biLM/model/config.json", {"card": {"perplexity": {"carry": {"mean": "low"}}}}, "train"),
-        ("found.json", {"text": [], "vocabulary": None, "perplexity": 3.5}, "output; perplexity"),
-        ("found.json", {"text": [], "vocabulary": None, "perplexity": {"a": {"mean": "b"}}}, "output; perplexity"),
+        ("found.json", {"text": [], "vocabulary": None, "perplexity": 3.5}, "perplexity; again"),
+        ("found.json", {"text": [], "vocabulary": None, "perplexity": {"a": {"mean": "b"}}}, "perplexity; again"),
     ],
 )
 def test_damaged_files_are_named(tmp_path: Path, file: str, values: Any, said: str) -> None:
