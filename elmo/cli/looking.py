@@ -55,7 +55,9 @@ def bench_verb(arguments: argparse.Namespace) -> None:
 
     from elmo import formats
     from elmo.bench import job
+    from elmo.text.records import check_text
 
+    check_text(arguments.text)
     text = formats.describe(arguments.model).text
     tokenizer = tokenizer_of(text, arguments, pretokenized=arguments.text == str(DEMO_TEXT))
     sentences = job.first_sentences(Path(arguments.text), tokenizer, arguments.max_words)

@@ -87,6 +87,7 @@ def test_embed_refuses_what_is_not_of_the_kind(model, tmp_path):
         ("types p.fasta v.txt --lines", ("--lines", "fasta")),
         ("index p.fasta index --pretokenized", ("--pretokenized", "fasta")),
         ("neighbors M --text p.fasta --lines", ("--lines", "fasta")),
+        ("bench --text p.fasta", ("p.fasta", "not text", ".txt")),
         ("neighbors M --index index --pretokenized", ("--pretokenized", "index")),
         ("neighbors A-cat --word cat --figure f.svg", ("--figure", "neighbors cat")),
         ("embed p*.txt v.h5", ("p*.txt", "--engine local")),
