@@ -34,8 +34,8 @@ BLOCK = 1 << 18
 IN_MEMORY = 1 << 20
 """A member of at most as many bytes is kept in memory instead of in a temporary file."""
 ZIP_START, GZIP_START = (b"PK\x03\x04", b"PK\x05\x06"), b"\x1f\x8b"
-MOST_DIRECTORY = 46 * MOST_MEMBERS
-"""The most bytes of a zip's directory, which has at least 46 for a member; the number of members may be a lie."""
+MOST_DIRECTORY = 256 * MOST_MEMBERS
+"""The most bytes of a zip's directory, which has 46 and a name for each member; their announced number may be a lie."""
 TAR_MARK, TAR_MARK_AT = b"ustar", 257
 
 
@@ -196,7 +196,10 @@ def _zip_members(path: Path) -> list[Member]:
 def zip_directory(file: Any, label: str | Path) -> list[zipfile.ZipInfo]:
     """Returns what a zip says of its members. Raises InputError if there are too many, and the errors of zipfile."""
     with zipfile.ZipFile(_SmallReads(file, label)) as archive:  # type: ignore[arg-type]
-        return archive.infolist()
+        infos = archive.infolist()
+    if len(infos) > MOST_MEMBERS:
+        raise _refuse_many(label)
+    return infos
 
 
 class _SmallReads:

@@ -1,6 +1,7 @@
 """Settings of the whole process for how the stand-ins behave, and their error line for a name that they lack."""
 
 import re
+from abc import ABCMeta
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -40,8 +41,11 @@ def masks_are_bool(version: str | None) -> bool:
     return not str(version).startswith("0")
 
 
-class StandInClass(type):
-    """The type of the stand-ins' classes: a name that a class lacks, such as `Elmo.from_params`, is our error line."""
+class StandInClass(ABCMeta):
+    """The type of the stand-ins' classes: a name that a class lacks, such as `Elmo.from_params`, is our error line.
+
+    A program's class may inherit from a stand-in and from an abstract class, whose type is `ABCMeta`.
+    """
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):

@@ -5,7 +5,8 @@ The text is tokenized once, by several processes, and kept in a folder that late
 - `tokens.bin` (int32) has the words of every sentence, each followed by 0. A place in it is a position of training.
 - `paragraphs.npz` has the place where each paragraph ends, its characters, and whether a document starts with it.
 - `words.txt` has the lexicon from id 2 on, one word per line as JSON; `counts.npy` says how often each word occurs.
-- `text.json` names the files and settings of the text, and `sha256.json` has the sums of all these. It is written last.
+- `text.json` names the files and settings of the text; without it, the others do not count.
+- `sha256.json` has the sums of all these, and is written last.
 """
 
 import itertools

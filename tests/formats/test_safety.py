@@ -299,6 +299,14 @@ def test_a_zip_that_lies_about_its_number_of_members_is_refused(tmp_path, where)
     cannot_load(path, "model.", "10,000")
 
 
+def test_a_zip_of_many_long_names_is_listed(tmp_path):
+    """Such as that of a repository, whose history has thousands of files."""
+    with zipfile.ZipFile(tmp_path / "model.zip", "w") as archive:
+        for number in range(4000):
+            archive.writestr(f"{'objects/' * 10}{number:040x}", b"")
+    assert len(list_files(tmp_path / "model.zip")) == 4000
+
+
 def test_a_json_bomb_is_no_candidate(tmp_path):
     for data in (b"[" * 2_000_000, b'{"lstm": ' * 50_000, b'{"lstm": {"dim": ' + b"9" * 5000 + b"}}"):
         cannot_load(write_folder(tmp_path / "model", {**FILES, "options.json": data}))

@@ -3,6 +3,7 @@
 Every test imports by the old names, as a program does.
 """
 
+import abc
 import json
 import os
 import pickle
@@ -239,6 +240,22 @@ def test_another_name_says_that_this_is_a_stand_in_and_what_it_has(files, code):
     with pytest.raises((ImportError, AttributeError), match=r"stand-in and has no .*; it has \w+") as caught:
         exec(code, {"files": files})
     assert "\n" not in str(caught.value)
+
+
+def test_a_stand_in_may_be_a_base_beside_an_abstract_class(files):
+    from allennlp.modules.elmo import Elmo
+
+    class Encoder(Elmo, abc.ABC):
+        @abc.abstractmethod
+        def size(self) -> int: ...
+
+    class Whole(Encoder):
+        def size(self) -> int:
+            return self.get_output_dim()
+
+    assert Whole(*files, 1).size() == DIM
+    with pytest.raises(TypeError, match="abstract"):
+        Encoder(*files, 1)  # type: ignore[abstract]
 
 
 def test_absent_names_are_absent_as_python_has_it(files):

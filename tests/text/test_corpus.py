@@ -174,6 +174,7 @@ def test_of_another_encoding_the_likely_one_is_said(tmp_path, encoding, said):
         list(corpus.file_lines(path))
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="the command is for the shell of Unix")
 @pytest.mark.parametrize("name", ["my text.txt", "dad's.txt"])
 def test_a_remedy_is_a_command_that_works(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
