@@ -7,7 +7,6 @@ import pickletools
 import re
 import warnings
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
@@ -48,8 +47,13 @@ def read_state_headers(source: SourceFile) -> dict[str, Tensor]:
 
 def _read(source: SourceFile, mode: AbstractContextManager) -> dict[str, Tensor]:
     with source.open() as file:
-        for pickled in _pickles(source, file):
-            _check_names(source, pickled)
+        try:
+            for pickled in _pickles(source, file):
+                _check_names(source, pickled)
+        except InputError:
+            raise
+        except Exception as error:  # a zip from strangers can make zipfile raise anything
+            raise _damaged(source, error) from error
         file.seek(0)
         try:
             with mode, warnings.catch_warnings():
@@ -106,18 +110,16 @@ def _pickles(source: SourceFile, file: Any) -> Iterator[Any]:
         for _ in range(LEGACY_PICKLES):
             yield file
         return
-    try:
-        packed = [info for info in zip_directory(file, source.label) if info.compress_type != zipfile.ZIP_STORED]
-    except (zipfile.BadZipFile, NotImplementedError, UnicodeError) as error:
-        raise _damaged(source, error) from error
+    infos = zip_directory(file, source.label)
+    packed = [info for info in infos if info.compress_type != zipfile.ZIP_STORED]
     if packed:
         raise InputError(
             f"{source.label}: {packed[0].filename} is compressed ({packed[0].compress_size:,} bytes for"
             f" {packed[0].file_size:,}); torch does not compress: get the original weights"
         )
     with zipfile.ZipFile(file) as archive:
-        for info in archive.infolist():
-            if info.filename.endswith(".pkl"):
+        for info in infos:
+            if ".pkl" in info.orig_filename.lower():  # torch reads archive/DATA.PKL, too
                 with archive.open(info) as pickled:
                     yield pickled
 
@@ -125,7 +127,7 @@ def _pickles(source: SourceFile, file: Any) -> Iterator[Any]:
 def _check_names(source: SourceFile, pickled: Any) -> None:
     """Raises InputError for the first name in a pickle that no tensor needs; torch itself refuses damaged pickles."""
     name = None
-    with suppress(ValueError, RuntimeError, zipfile.BadZipFile, zlib.error):
+    with suppress(ValueError):
         names = (str(value) for code, value, _ in pickletools.genops(pickled) if code.name == "GLOBAL")
         name = next((name for name in names if not PARTS.fullmatch(name)), None)
     if name is not None:

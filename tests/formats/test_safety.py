@@ -7,7 +7,10 @@ import os
 import re
 import struct
 import tarfile
+import tracemalloc
 import zipfile
+import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +39,8 @@ from refusals import refusal, refused
 import elmo
 from elmo import formats
 from elmo.errors import InputError
-from elmo.formats.files import BOMB_FROM, SourceFile, is_archive, list_files
+from elmo.formats.files import BOMB_FROM, SourceFile, file_on_disk, is_archive, list_files
+from elmo.formats.torch_file import read_state_headers
 from elmo.text.vocabulary import MOST_BYTES, MOST_WORDS, Vocabulary
 
 WEIGHTS = random_weights(CHARACTERS, 1)
@@ -135,6 +139,34 @@ def test_no_memory_is_filled_by_what_no_tensor_needs(tmp_path, legacy):
     weights = state[:first] + bomb + state[first:] if legacy else pickled(bomb)  # the second of several pickles
     path = write_tar(tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": weights})
     cannot_load(path, "weights.th", "bytearray", "only tensors")
+
+
+@pytest.mark.parametrize("trick", ["capitals", "a wrong sum"])
+def test_no_pickle_is_read_unseen(tmp_path, trick):
+    """torch finds members by names in any case, and compares no sums."""
+    bomb = b"\x80\x02cbuiltins\nbytearray\nJ" + (50_000_000).to_bytes(4, "little") + b"\x85R."
+    data = pickled(bomb)
+    if trick == "capitals":
+        data = data.replace(b"/data.pkl", b"/DATA.PKL")
+    else:
+        data = data.replace(zlib.crc32(bomb).to_bytes(4, "little"), b"\0\1\2\3")
+    path = write_tar(tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": data})
+    tracemalloc.start()
+    try:
+        cannot_load(path, "weights.th")
+        assert tracemalloc.get_traced_memory()[1] < 40_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_torch_file_with_a_damaged_zip_is_one_line(tmp_path):
+    """Every byte of the headers that zipfile reads may be another one."""
+    data = as_torch({"a": torch.zeros(1)})
+    directory = data.index(b"PK\1\2")
+    for place in (*range(46), *range(directory, directory + 62), *range(len(data) - 98, len(data))):
+        (tmp_path / "weights.th").write_bytes(data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :])
+        with suppress(InputError):  # some bytes are not read
+            assert set(read_state_headers(file_on_disk(tmp_path / "weights.th"))) == {"a"}
 
 
 def test_a_torch_file_that_is_compressed_is_refused(tmp_path):
