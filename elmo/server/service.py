@@ -275,9 +275,16 @@ class Service:
             )
 
     async def written(self, request: Request, function: Callable[..., Response], *given: Any) -> Response:
-        """Calls `function` and compresses its answer if the client accepts that, in a thread, as both may take long."""
+        """Calls `function` and compresses its answer if the client accepts that, in a thread, as both may take long.
+
+        The answer names the model in a header, since another may answer the next request of a page that stays open.
+        """
         accepts = request.headers.get("accept-encoding", "")
-        return await asyncio.wrap_future(self._writing.submit(lambda: compressed_response(function(*given), accepts)))
+        response = await asyncio.wrap_future(
+            self._writing.submit(lambda: compressed_response(function(*given), accepts))
+        )
+        response.headers["x-model-sha"] = self.card["sha256"]
+        return response
 
     async def vectors(self, splits: Sequence[SplitText], kind: BatchKind) -> list[np.ndarray]:
         """Returns one array per text, as `Embedder.embed` does. Raises the errors of `Batcher.submit` and `answer`."""

@@ -375,6 +375,27 @@ def test_occurrences_in_one_sentence_have_names_of_their_own(tab):
     ]
 
 
+def test_words_that_look_alike_are_one_word(tab):
+    alike = ["caf\u00e9", "Cafe\u0301", "ca\u00adf\u00e9"]  # composed, decomposed, and hyphenated by a PDF
+    text = "\n".join(f"A {word} opened ." for word in alike)
+    page = tab.go(s=text, w=alike[1], u=text, x=alike[0])
+    assert page.locator('#word-sentences [aria-pressed="true"]').count() == 3
+    assert page.locator("#uses-plane-right .point").count() == 3
+
+
+def test_without_a_text_nothing_of_an_earlier_one_is_left(tab):
+    page = tab.go()
+    assert "lengths" in page.inner_text("#word-length")
+    for field in ("#word-text", "#expects-text"):
+        page.fill(field, "")
+    tab.settle(TYPED)
+    assert page.inner_text("#word-length") == page.inner_text("#word-cell") == ""
+    assert "Type sentences" in page.inner_text("#word-note")
+    assert "Type a sentence" in page.inner_text("#expects-note")
+    assert page.is_hidden("#expects-numbers")
+    assert page.is_hidden("#expects-key")
+
+
 def test_a_paragraph_becomes_sentences(tab):
     long = (
         "The actors rehearsed the play for a month before the theatre opened its doors again to the people of the town."
@@ -625,6 +646,22 @@ def test_a_long_text_is_searched_for_the_word_not_its_letters(tab):
     assert count(["I cannot.", "I did not."], "not") == 2
 
 
+def test_a_phrase_and_a_part_of_a_word_are_not_called_absent(tab):
+    page = tab.go()
+    page.fill("#uses-text", "I live in New York .\nNew York is big .")
+    for sought, said in (("New York", "single word"), ("yor", "not as one word"), ("zebra", "does not stand")):
+        page.fill("#uses-word", sought)
+        tab.settle(TYPED)
+        assert said in page.inner_text("#uses-note")
+
+
+def test_a_text_of_more_sentences_than_a_request_may_have_is_thinned(tab):
+    page = tab.go(u="\n".join([f"Bank {number} ." for number in range(2 * MOST)]))
+    assert page.is_hidden("#uses > .trouble")
+    assert page.locator("#uses-plane-right .point").count() == MOST
+    assert f"evenly over {2 * MOST} sentences" in page.inner_text("#uses-note")
+
+
 def test_uses_come_from_the_index(tab):
     page = tab.go()
     page.check("#uses-from input[value='index']")
@@ -682,11 +719,57 @@ def test_a_view_is_in_its_address(tab, opened):
 
 
 def test_an_address_of_nonsense_is_harmless(tab):
-    page = tab.go(mix="x,Infinity", gamma="-7", heat="99", place="7.99", use="1e9", left="0.5", right="q", at="nowhere")
+    page = tab.go(
+        mix="x,Infinity", gamma="-7", heat="99", place="7.99", use="1e9", left="0.5", right="q", at="nowhere", side="q"
+    )
+    page.click("[data-word='0.3']")
+    page.wait_for_selector("#substitutes-list li")
+    assert page.is_checked("#substitutes-side input[value='both']")
+    page.click("[data-word='0.3']")
     assert [page.input_value(f"#mix-{each}") for each in (0, 1, "gamma")] == ["0", "0", "0.1"]
     assert page.locator("#uses-plane-right .point").count() == len(USES)
     assert page.is_hidden("#substitutes")
     assert page.is_hidden("#uses > .trouble")
+
+
+def test_a_copied_link_needs_none_of_its_servers_examples(tab, opened):
+    page = tab.page
+    page.goto(tab.url)
+    page.reload()
+    tab.settle(500)
+    expected = [page.input_value(field) for field in ("#word-text", "#word-word", "#expects-text", "#uses-text")]
+    page.click("#link")
+    page.wait_for_selector("#said:has-text('Copied the address')", state="attached")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    other = opened()
+    own = {"senses": page.evaluate("async () => (await import('/static/examples.js')).EXAMPLES.senses")}
+    own |= {"word": [{"word": "I", "text": "I ."}], "expects": ["I ."], "uses": [{"word": "I", "text": "I ."}]}
+    script = f"export const EXAMPLES = {json.dumps(own)};"
+    other.page.route("**/examples.js", lambda route: route.fulfill(body=script, content_type="text/javascript"))
+    other.page.goto(copied)
+    other.page.wait_for_selector("#uses .point")
+    other.settle()
+    found = [other.page.input_value(field) for field in ("#word-text", "#word-word", "#expects-text", "#uses-text")]
+    assert found == expected
+
+
+def test_a_text_too_long_for_an_address_survives_reload_and_back(tab):
+    page = tab.go()
+    long = "\n".join([f"river | The bank {number} {'a' * 400} ." for number in range(24)])
+    page.fill("#uses-text", long)
+    tab.settle(TYPED)
+    page.focus("#uses-plane-right [data-use='3']")
+    page.keyboard.press("Enter")
+    assert "#" not in page.url
+    page.reload()
+    page.wait_for_selector("#uses .point")
+    tab.settle()
+    assert page.input_value("#uses-text") == long
+    assert page.get_attribute("#uses-plane-right [data-use='3']", "aria-pressed") == "true"
+    page.go_back()
+    page.wait_for_selector("#uses-plane-right [data-use='0'][aria-pressed=true]")
+    tab.settle()
+    assert page.input_value("#uses-text") == long
 
 
 def test_skipping_to_the_sections_keeps_what_was_typed(tab):
@@ -836,9 +919,33 @@ def test_long_words_and_many_lines_stay_in_the_picture(opened):
     assert page.evaluate(width) <= 360
 
 
+def test_a_cell_that_keys_reach_is_on_the_screen(opened):
+    tab = opened(360)
+    page = tab.go(s="one two three four five six seven eight nine ten " * 3)
+    page.focus("#word-heat svg")
+    for _ in range(28):
+        page.keyboard.press("ArrowRight")
+    seen, box = (page.locator(f"#word-heat {each}").bounding_box() for each in (".cursor", ".scroll"))
+    assert seen
+    assert box
+    assert box["x"] <= seen["x"] <= box["x"] + box["width"] - seen["width"]
+
+
+def test_print_is_dark_on_white_and_cuts_no_picture_off(opened):
+    tab = opened(1000, color_scheme="dark")
+    page = tab.go(s="one two three four five six seven eight nine ten " * 3)
+    page.emulate_media(media="print")
+    page.evaluate("document.body.style.width = '400px'")  # as on paper, for which nothing is drawn again
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(33, 33, 38)"
+    overflows = "(all) => all.some((each) => each.scrollWidth > each.clientWidth)"
+    assert not page.locator(".scroll").evaluate_all(overflows)
+
+
 def test_names_are_cut_between_letters(tab):
     page = tab.go(s="𝓗𝓮𝓵𝓵𝓸𝔀𝓸𝓻𝓵𝓭 𝓗𝓮𝓵𝓵𝓸𝔀𝓸𝓻𝓵𝓭𝓗𝓮𝓵𝓵𝓸𝔀𝓸𝓻𝓵𝓭")
     assert page.locator("#word-heat text").all_text_contents()[::2] == ["𝓗𝓮𝓵𝓵𝓸𝔀𝓸𝓻𝓵𝓭", "𝓗𝓮𝓵𝓵𝓸𝔀𝓸𝓻𝓵𝓭𝓗…"]
+    assert call(page, "charts.short", "e\u0301" * 3 + "👩‍👩‍👧" * 2, 5) == "e\u0301" * 3 + "👩‍👩‍👧" * 2
+    assert call(page, "charts.short", "e\u0301" * 3 + "👩‍👩‍👧" * 2, 4) == "e\u0301" * 3 + "…"
 
 
 # What goes wrong
@@ -882,6 +989,89 @@ def test_the_page_asks_for_the_key_and_says_what_the_server_refuses(opened):
     page.fill("#word-text", "They play .\nWe play .")
     page.wait_for_selector("#word > .trouble", state="hidden")
     tab.complaints.clear()  # of the console, about 401 and 413
+
+
+def test_a_browser_that_stores_nothing_has_the_page_too(opened):
+    tab = opened(key="")
+    page = tab.page
+    page.add_init_script(
+        "Object.defineProperty(window, 'sessionStorage', { get() { throw new DOMException('no', 'SecurityError'); } })"
+    )
+    page.goto(tab.url + address())
+    page.fill("#key-field", KEY)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#uses .point")
+    tab.settle()
+    assert page.is_hidden("#trouble")
+    tab.complaints.clear()  # of the console, about 401
+
+
+def test_an_answer_that_is_cut_or_of_another_program_is_no_error_of_the_page(opened):
+    tab = opened()
+    page = tab.go()
+    broken = {"status": 200, "body": b"\x10\0\0\0\0\0\0\0{", "content_type": "application/x-safetensors"}
+    page.route("**/vectors", lambda route: route.fulfill(**broken))
+    page.route("**/score", lambda route: route.fulfill(status=502, json={"error": {"message": "bad gateway"}}))
+    page.fill("#word-text", "They play chess .")
+    page.fill("#expects-text", "They play chess .")
+    page.wait_for_selector("#word > .trouble:visible")
+    page.wait_for_selector("#expects > .trouble:visible")
+    assert "broke off" in page.inner_text("#word > .trouble")
+    assert "502" in page.inner_text("#expects > .trouble")
+    assert not [each for each in tab.complaints if "502" not in each]
+    tab.complaints.clear()
+
+
+def test_numbers_of_another_model_are_not_mixed_with_those_of_this_one(opened):
+    tab = opened()
+    page = tab.go()
+    page.route("**/score", lambda route: route.fulfill(json={"sentences": []}, headers={"x-model-sha": "another"}))
+    page.fill("#expects-text", "They play chess .")
+    page.wait_for_selector("#expects > .trouble:visible")
+    assert "another model" in page.inner_text("#expects > .trouble")
+    page.unroute("**/score")
+    page.click("#expects > .trouble button")
+    page.wait_for_selector("#expects > .trouble", state="hidden")
+    page.wait_for_selector("#uses .point")
+    tab.settle()
+    assert page.locator("#expects .gloss .text").all_inner_texts() == ["They", "play", "chess", "."]
+    shas = {httpx.post(tab.url + path, json=body, headers=HEADERS).headers.get("x-model-sha") for path, body in (
+        ("/vectors", {"sentences": ["a"]}), ("/score", {"sentences": ["a"]}), ("/uses", {"word": "a"}),
+        ("/substitutes", {"sentence": "a", "position": 0}),
+    )}  # fmt: skip
+    assert shas == {tab.ask("/info")["model_sha"]}
+
+
+def test_a_word_with_its_point_is_found_where_text_is_split_at_spaces(opened):
+    tab = opened()
+    page = tab.page
+
+    def joined(route) -> None:
+        """Answers as a model that splits text at white space does."""
+        given = route.request.post_data_json
+        route.continue_(post_data={"sentences": [each.split() for each in given["sentences"]]})
+
+    page.route("**/vectors", joined)
+    tab.go(h="1")
+    assert page.is_hidden("#senses > .trouble")
+    page.unroute("**/vectors")
+
+
+def test_a_slow_model_is_said(opened):
+    tab = opened()
+    page = tab.page
+    waiting: list = []
+    page.route("**/vectors", lambda route: waiting.append(route))
+    page.goto(tab.url + address(t="0"))
+    page.wait_for_selector("#main:visible")
+    assert page.input_value("#senses-layer") == "0"
+    said = "getComputedStyle(document.getElementById('word-chart'), '::before')"
+    page.wait_for_function(f"() => {said}.visibility === 'visible' && {said}.content.includes('model')")
+    for route in waiting:
+        route.continue_()
+    page.unroute("**/vectors")
+    page.wait_for_selector("#uses .point")
+    tab.settle()
 
 
 def test_a_server_that_is_gone_is_said_and_asked_again(opened):

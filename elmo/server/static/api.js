@@ -4,36 +4,68 @@
 /** @typedef {{tokens: string[], sentence_ends: number[], forward: number[], backward: number[], known: boolean[]}} Scores */
 /** @typedef {{word: string, log_probability: number, forward: number, backward: number}} Substitute */
 /** @typedef {{layers: number, dim: number, scores: boolean, index_tokens: number | null}} Facts */
-/** @typedef {{model_id: string, version: string, max_client_batch_size: number, elmo: Facts}} Info */
+/** @typedef {{model_id: string, model_sha: string, version: string, max_client_batch_size: number, elmo: Facts}} Info */
 
 const KEY = "elmo-key";
+let model = ""; // the sum of the model that the page describes
 
-/** An error that the reader of the page can mend; `kind` is "key", "gone" or "refused". */
+/** An error that the reader of the page can mend; `kind` is "key", "gone", "refused" or "other" (another model). */
 export class Trouble extends Error {
-  /** @param {string} message @param {"key" | "gone" | "refused"} kind */
+  /** @param {string} message @param {"key" | "gone" | "refused" | "other"} kind */
   constructor(message, kind) {
     super(message);
     this.kind = kind;
   }
 }
 
-/** Keeps the key until the tab is closed. @param {string} key */
-export const useKey = (key) => sessionStorage.setItem(KEY, key.trim());
+let given = stored();
+
+/** @returns {string | null} the key of this tab */
+function stored() {
+  try {
+    return sessionStorage.getItem(KEY);
+  } catch {
+    return null; // the browser lets this page store nothing
+  }
+}
+
+/** Keeps the key until the tab is closed, or until a reload if the browser stores nothing. @param {string} key */
+export function useKey(key) {
+  given = key.trim();
+  try {
+    sessionStorage.setItem(KEY, given);
+  } catch {} // the page itself still knows it
+}
 
 /** @returns {boolean} whether a key was given */
-export const hasKey = () => sessionStorage.getItem(KEY) !== null;
+export const hasKey = () => given !== null;
+
+/** @typedef {{body?: unknown, signal?: AbortSignal, accept?: string}} Options */
 
 /**
- * @param {string} path
- * @param {{body?: unknown, signal?: AbortSignal, accept?: string}} [options]
- * @returns {Promise<Response>}
+ * Returns what `read` finds in the answer to a request, which may break off or come from another program.
+ * @template T
+ * @param {string} path @param {Options} options @param {(response: Response) => Promise<T>} read
+ * @returns {Promise<T>}
  */
-async function ask(path, { body, signal, accept = "application/json" } = {}) {
+async function answer(path, options, read) {
+  const response = await ask(path, options);
+  const sum = response.headers.get("x-model-sha");
+  if (model && sum && sum !== model) throw new Trouble("This server has another model now.", "other");
+  try {
+    return await read(response);
+  } catch (error) {
+    if (options.signal?.aborted) throw error;
+    throw new Trouble("The answer broke off or is not elmo’s. Is elmo still running here? Then try again.", "gone");
+  }
+}
+
+/** @param {string} path @param {Options} options @returns {Promise<Response>} */
+async function ask(path, { body, signal, accept = "application/json" }) {
   /** @type {Record<string, string>} */
   const headers = { accept };
-  const key = sessionStorage.getItem(KEY);
   // No header can carry other letters, so the server would refuse such a key.
-  if (key !== null && /^[ -~]+$/.test(key)) headers.authorization = `Bearer ${key}`;
+  if (given !== null && /^[ -~]+$/.test(given)) headers.authorization = `Bearer ${given}`;
   if (body !== undefined) headers["content-type"] = "application/json";
   /** @type {Response} */
   let response;
@@ -51,34 +83,38 @@ async function ask(path, { body, signal, accept = "application/json" } = {}) {
   if (response.ok) return response;
   if (response.status === 401) throw new Trouble("The server asks for an API key.", "key");
   const content = await response.json().catch(() => ({}));
-  const said = content.error ?? `The server answered ${response.status}.`;
+  const said = typeof content.error === "string" ? content.error : `the server answered ${response.status}; try again`;
   throw new Trouble(said[0].toUpperCase() + said.slice(1), "refused");
 }
 
 /** @returns {Promise<Info>} */
-export const info = async () => (await ask("info")).json();
+export async function info() {
+  const found = await answer("info", {}, (response) => response.json());
+  model = found.model_sha;
+  return found;
+}
 
 /** @returns {Promise<Record<string, unknown>>} the model's card */
-export const card = async () => (await ask("card")).json();
+export const card = () => answer("card", {}, (response) => response.json());
 
 /** @param {string[]} sentences @param {AbortSignal} [signal] @returns {Promise<Read[]>} */
-export async function vectors(sentences, signal) {
-  const response = await ask("vectors", { body: { sentences }, signal, accept: "application/x-safetensors" });
-  return unpacked(await response.arrayBuffer());
+export function vectors(sentences, signal) {
+  const options = { body: { sentences }, signal, accept: "application/x-safetensors" };
+  return answer("vectors", options, async (response) => unpacked(await response.arrayBuffer()));
 }
 
 /** @param {string[]} sentences @param {AbortSignal} signal @returns {Promise<Scores[]>} */
-export async function scores(sentences, signal) {
-  return (await (await ask("score", { body: { sentences }, signal })).json()).sentences;
+export function scores(sentences, signal) {
+  return answer("score", { body: { sentences }, signal }, async (response) => (await response.json()).sentences);
 }
 
 /**
  * @param {string[]} sentence @param {number} position @param {string} side @param {AbortSignal} signal
  * @returns {Promise<Substitute[]>}
  */
-export async function substitutes(sentence, position, side, signal) {
+export function substitutes(sentence, position, side, signal) {
   const body = { sentence, position, side, k: 12 };
-  return (await (await ask("substitutes", { body, signal })).json()).substitutes;
+  return answer("substitutes", { body, signal }, async (response) => (await response.json()).substitutes);
 }
 
 /**
@@ -86,8 +122,8 @@ export async function substitutes(sentence, position, side, signal) {
  * @param {string} word @param {number} most @param {AbortSignal} signal
  * @returns {Promise<{count: number, uses: {sentence: string[], position: number}[]}>}
  */
-export async function indexed(word, most, signal) {
-  return (await ask("uses", { body: { word, most }, signal })).json();
+export function indexed(word, most, signal) {
+  return answer("uses", { body: { word, most }, signal }, (response) => response.json());
 }
 
 /**

@@ -39,9 +39,11 @@ export const badge = (kind) =>
 /** Returns a box's width, from 260 to `most`. @param {HTMLElement} box @param {number} most @returns {number} */
 const room = (box, most) => Math.max(260, Math.min(most, Math.floor(box.clientWidth || most)));
 
-/** Cuts a name to at most `most` letters. @param {string} name @param {number} most @returns {string} */
+const segmenter = "Segmenter" in Intl ? new Intl.Segmenter() : null;
+
+/** Cuts a name to at most `most` letters, each with its marks. @param {string} name @param {number} most @returns {string} */
 export function short(name, most) {
-  const letters = [...name];
+  const letters = segmenter ? [...segmenter.segment(name)].map((part) => part.segment) : [...name];
   return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : name;
 }
 
@@ -181,6 +183,7 @@ export function heatMap(box, { label, names, breaks, strong, value, seen }) {
     if (!step) return;
     event.preventDefault();
     go(here[0] + step[0], here[1] + step[1]);
+    cursor.scrollIntoView({ block: "nearest", inline: "nearest" });
   });
   return map;
 }

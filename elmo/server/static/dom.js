@@ -96,7 +96,11 @@ export function complain(box, error, again) {
     find("key-field").focus();
   }
   const message = error instanceof Trouble ? error.message : `This page made an error: ${error.message}`;
-  box.replaceChildren(h("p", {}, message), h("button", { type: "button", onclick: again }, "Try again"));
+  const button =
+    error.kind === "other"
+      ? h("button", { type: "button", onclick: () => location.reload() }, "Reload the page")
+      : h("button", { type: "button", onclick: again }, "Try again");
+  box.replaceChildren(h("p", {}, message), button);
   box.hidden = false;
 }
 
@@ -126,6 +130,13 @@ export function examples(box, all, named, chosen) {
   const button = (/** @type {T} */ each) => h("button", { type: "button", onclick: () => chosen(each) }, named(each));
   box.replaceChildren(h("span", {}, "Examples:"), ...all.map(button));
 }
+
+/**
+ * Returns a word for comparisons: words that look alike are equal, whatever their capitals, the form of their accents,
+ * and the soft hyphens of copied pages.
+ * @param {string} text @returns {string}
+ */
+export const folded = (text) => text.normalize("NFC").replaceAll("\u00ad", "").toLowerCase();
 
 /** Returns the lines of a field that are not empty. @param {string} text @returns {string[]} */
 export const lines = (text) =>

@@ -48,7 +48,7 @@ export function expects(info) {
     const begin = Math.max(0, ...ends.filter((each) => each <= token));
     find("substitutes-title").textContent = `In the place of “${tokens[token]}”`;
     find("substitutes-list").hidden = true; // the list is of another place until the answer comes
-    const found = await substitutes(tokens.slice(begin, end), token - begin, get("side"), signal);
+    const found = await substitutes(tokens.slice(begin, end), token - begin, side(), signal);
     if (signal.aborted) return;
     drawSubstitutes(sentence, token, found);
     find("substitutes-list").hidden = false;
@@ -62,6 +62,8 @@ export function expects(info) {
       false,
     );
   });
+
+  const side = () => SIDES.map(([value]) => value).find((value) => value === get("side")) ?? "both";
 
   /** @returns {[number, number] | null} the chosen sentence and token, if there are any */
   function chosen() {
@@ -77,7 +79,10 @@ export function expects(info) {
     find("expects-note").textContent = unknown
       ? "A hatched word is not in the model’s vocabulary. The model gives all unknown words one probability together, so it " +
         "has no surprisal of its own."
-      : "";
+      : scored.length
+        ? ""
+        : "Type a sentence.";
+    find("expects-key").hidden = find("expects-numbers").hidden = !scored.length;
     takeaway(find("expects-numbers"), [], "surprisal", () => [
       ["sentence", "token", "forward bits", "backward bits", "in vocabulary"],
       ...scored.flatMap(({ tokens, forward, backward, known }, i) =>
@@ -116,7 +121,7 @@ export function expects(info) {
             "aria-label": known[i] ? said : `${token}: not in the vocabulary, so without a surprisal`,
             onclick: () => {
               set({ place: get("place") === place ? "" : place }, true);
-              isAsked = true;
+              isAsked = get("place") !== "";
               draw();
               ask();
             },
@@ -171,7 +176,7 @@ export function expects(info) {
 
   function show() {
     find("expects-text").value = get("e");
-    check(find("substitutes-side"), get("side"));
+    check(find("substitutes-side"), side());
     return load();
   }
 
@@ -180,8 +185,8 @@ export function expects(info) {
     section.replaceChildren(find("expects-title"), h("p", { class: "note" }, said));
     return { show: async () => {}, draw: () => {} };
   }
-  choices(find("substitutes-side"), SIDES, (side) => {
-    set({ side }, true);
+  choices(find("substitutes-side"), SIDES, (chosen) => {
+    set({ side: chosen }, true);
     ask();
   });
   const typed = calm(load);

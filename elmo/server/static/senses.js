@@ -1,8 +1,8 @@
 // Shows one word in two senses: its four uses are one point at layer 0 and part at higher layers, as a slider moves.
 
-import { range, vectors } from "./api.js";
+import { range, Trouble, vectors } from "./api.js";
 import { badge, drift } from "./charts.js";
-import { examples, find, h, latest } from "./dom.js";
+import { examples, find, folded, h, latest } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
 import { aligned, cosine, mean, plane, toUnit } from "./numbers.js";
 import { takeaway } from "./save.js";
@@ -42,9 +42,13 @@ export function senses(info) {
       unrelated(),
     ]);
     if (signal.aborted) return;
-    const word = asked.word.toLowerCase();
+    const word = folded(asked.word);
+    // A model that splits text only at spaces reads "plant." with its point.
+    const alone = (/** @type {string} */ token) => folded(token).replaceAll(/^\P{L}+|\P{L}+$/gu, "");
     const found = read.map(({ tokens, layers }) => {
-      const token = tokens.findIndex((each) => each.toLowerCase() === word);
+      const exact = tokens.findIndex((each) => folded(each) === word);
+      const token = exact >= 0 ? exact : tokens.findIndex((each) => alone(each) === word);
+      if (token < 0) throw new Trouble(`The model does not read “${asked.word}” as one word here.`, "refused");
       return layers.map((of) => toUnit(of[token]));
     });
     const planes = range(top + 1).map((layer) => plane(found.map((use) => use[layer])).points);
@@ -154,6 +158,7 @@ export function senses(info) {
 
   async function show() {
     drawList();
+    slider.value = String(at() * STEPS);
     await load();
   }
 

@@ -27,17 +27,25 @@ const FIRST = {
 const LONGEST = 8000;
 /** The most letters of an address, since programs that send longer ones cut them. */
 
+const EXAMPLE = ["s", "w", "e", "place", "u", "x"];
+/** What a copied link holds even if it is unchanged, since the examples of another server may differ. */
+
 const PAUSE = 200;
 /** The milliseconds between two addresses: a slider makes more in a second than browsers accept. */
 
 /** @type {State} */
-let state = read(location.hash);
+let state = now();
 let timer = 0;
 
 /** @param {string} hash @returns {State} */
 function read(hash) {
   const found = new URLSearchParams(hash.slice(1));
   return Object.fromEntries(Object.entries(FIRST).map(([name, first]) => [name, found.get(name) ?? first]));
+}
+
+/** Returns the state of the address. A state that is too long for an address is in the history. @returns {State} */
+function now() {
+  return { ...read(location.hash), ...history.state };
 }
 
 /** @param {string} name @returns {string} */
@@ -57,21 +65,22 @@ export function set(changes, isStep = false) {
   timer ||= setTimeout(() => write(), PAUSE);
 }
 
-/** @returns {string} */
-function address() {
-  const kept = Object.entries(state).filter(([name, value]) => value !== FIRST[name]);
+/** @param {boolean} isWhole whether it holds unchanged examples, too @returns {string} empty if it is too long */
+function address(isWhole) {
+  const isKept = (/** @type {string} */ name) => state[name] !== FIRST[name] || (isWhole && EXAMPLE.includes(name));
+  const kept = Object.entries(state).filter(([name]) => isKept(name));
   const hash = new URLSearchParams(kept).toString();
   return hash.length > LONGEST ? "" : new URL(`#${hash}`, location.href).href;
 }
 
-/** @param {boolean} [isStep] whether Back returns to the address before */
-function write(isStep = false) {
+/** @param {boolean} [isStep] whether Back returns to the address before @param {string} [given] the address */
+function write(isStep = false, given = address(false)) {
   clearTimeout(timer);
   timer = 0;
-  const now = address() || location.pathname;
+  const held = given ? null : state;
   try {
-    if (isStep) history.pushState(null, "", now);
-    else history.replaceState(null, "", now);
+    if (isStep) history.pushState(held, "", given || location.pathname);
+    else history.replaceState(held, "", given || location.pathname);
   } catch {
     timer = setTimeout(() => write(), 10 * PAUSE); // the browser refuses so many addresses in a second
   }
@@ -79,17 +88,18 @@ function write(isStep = false) {
 
 /** Writes the address of this view now and returns it; it is empty if it is too long. @returns {string} */
 export function link() {
-  write();
-  return address();
+  const whole = address(true) || address(false);
+  write(false, whole);
+  return whole;
 }
 
-/** Calls `changed` whenever another address is entered. @param {() => void} changed */
+/** Calls `changed` whenever another address or entry of the history is opened. @param {() => void} changed */
 export function watch(changed) {
-  addEventListener("hashchange", ({ newURL }) => {
-    const { hash } = new URL(newURL);
+  addEventListener("popstate", () => {
+    const { hash } = location;
     const isState = [...new URLSearchParams(hash.slice(1)).keys()].some((name) => Object.hasOwn(FIRST, name));
     if (hash && !isState) return; // the address names something else, such as an element of the page
-    state = read(hash);
+    state = now();
     changed();
   });
 }

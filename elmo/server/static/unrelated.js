@@ -1,6 +1,7 @@
 // Computes the cosines of unrelated words, which are rarely 0; charts show them as a band.
 
 import { range, vectors } from "./api.js";
+import { folded } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
 import { cosine, mean, mixed } from "./numbers.js";
 
@@ -29,8 +30,8 @@ async function measured() {
   const read = await vectors(texts);
   const words = read.flatMap(({ tokens, layers }, sentence) =>
     tokens
-      .map((text, i) => ({ text: text.toLowerCase(), sentence, layers: layers.map((of) => of[i]) }))
-      .filter(({ text }) => /^\p{L}+$/u.test(text)),
+      .map((text, i) => ({ text: folded(text), sentence, layers: layers.map((of) => of[i]) }))
+      .filter(({ text }) => /^[\p{L}\p{M}]+$/u.test(text)),
   );
   /** @type {[Float32Array[], Float32Array[]][]} */
   const pairs = [];

@@ -2,7 +2,7 @@
 
 import { indexed, range, vectors } from "./api.js";
 import { badge, scatter } from "./charts.js";
-import { calm, check, choices, examples, find, h, joined, latest, lines, segments, waits } from "./dom.js";
+import { calm, check, choices, examples, find, folded, h, joined, latest, lines, segments, waits } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
 import { alike, cosine, plane } from "./numbers.js";
 import { takeaway } from "./save.js";
@@ -37,17 +37,18 @@ export function uses(info) {
     const given = range(nLayers).map(String).indexOf(get(side));
     return given >= 0 ? given : side === "left" ? 0 : nLayers - 1;
   };
-  const word = () => get("x").trim().toLowerCase();
+  const most = Math.min(MOST_USES, info.max_client_batch_size);
+  const word = () => folded(get("x").trim());
   const isIndexed = () => info.elmo.index_tokens !== null && get("from") === "index";
 
   const load = latest(section.querySelector(".trouble"), async (signal) => {
     const all = word() === "" ? [] : isIndexed() ? await fromIndex(signal) : fromText(get("u"), word());
-    const kept = isIndexed() ? all : thinned(all);
+    const kept = isIndexed() ? all : thinned(all, most);
     const read = kept.length ? await vectors(/** @type {string[]} */ (kept.map((line) => line.sentence)), signal) : [];
     if (signal.aborted) return;
     found = read.flatMap(({ tokens, layers }, i) =>
       tokens.flatMap((text, token) =>
-        (kept[i].position ?? token) === token && (isIndexed() || text.toLowerCase() === word())
+        (kept[i].position ?? token) === token && (isIndexed() || folded(text) === word())
           ? [{ label: kept[i].label, tokens, token, layers: layers.map((of) => of[token]) }]
           : [],
       ),
@@ -60,7 +61,6 @@ export function uses(info) {
 
   /** @param {AbortSignal} signal @returns {Promise<Line[]>} */
   async function fromIndex(signal) {
-    const most = Math.min(MOST_USES, info.max_client_batch_size);
     const answer = await indexed(get("x").trim(), most, signal);
     count = answer.count;
     return answer.uses.map(({ sentence, position }) => ({ label: "", sentence, position }));
@@ -131,7 +131,7 @@ export function uses(info) {
   function drawNote() {
     const from = isIndexed() ? "the index" : "the text";
     const number = (/** @type {number} */ of) => of.toLocaleString("en");
-    const isAll = isIndexed() ? found.length === count : count <= MOST_USES;
+    const isAll = isIndexed() ? found.length === count : count <= most;
     const more = isAll ? "" : `, evenly over ${isIndexed() ? `all ${number(count)}` : `${number(count)} sentences`}`;
     const several = labels().length > 1 && found.every((use) => use.label);
     const right = several
@@ -144,10 +144,12 @@ export function uses(info) {
         })
       : [];
     const judged = several ? ` The nearest use has the same label: ${right.join(", ")}.` : "";
+    const isPart = !isIndexed() && count > 0;
+    const missing = isPart ? `stands in ${from}, but not as one word` : `does not stand in ${from}`;
     find("uses-note").textContent = found.length
       ? `${found.length} ${found.length === 1 ? "use" : "uses"} of “${get("x").trim()}” in ${from}${more}.${judged}`
       : word()
-        ? `“${get("x").trim()}” does not stand in ${from}.`
+        ? `“${get("x").trim()}” ${missing}.${/\s/.test(word()) ? " Type a single word." : ""}`
         : "Type a word.";
     if (isIndexed() && word()) find("uses-note").textContent += " Only this spelling is sought: one with a capital is another.";
     const legend = labels().map((label, i) => h("li", {}, badge(i), label));
@@ -276,25 +278,25 @@ export function uses(info) {
 /**
  * Returns the sentences of a text that hold a word, with the labels of their lines. If there are more than are shown,
  * it keeps those in which the word is not a part of a longer one, if there are any.
- * @param {string} text @param {string} word the word in lower case
+ * @param {string} text @param {string} word the word, folded
  * @returns {Line[]}
  */
 export function fromText(text, word) {
   const all = lines(text).flatMap((line) => {
     const [, label, rest] = /^([^|]{1,40})\|(.*)$/.exec(line) ?? [null, "", line];
-    const sentences = segments(rest.trim()).filter((sentence) => sentence.toLowerCase().includes(word));
+    const sentences = segments(rest.trim()).filter((sentence) => folded(sentence).includes(word));
     return sentences.map((sentence) => ({ label: label.trim(), sentence }));
   });
   if (all.length <= MOST_USES) return all; // all are read, and the tokenizer knows that "cannot" has a "not"
   const letter = String.raw`[\p{L}\p{M}\p{N}]`;
   const edge = `(?!(?<=${letter})(?=${letter}))`;
   const whole = new RegExp(edge + word.replaceAll(/[\\^$.*+?()[\]{}|/]/g, String.raw`\$&`) + edge, "u");
-  const found = all.filter(({ sentence }) => whole.test(sentence.toLowerCase()));
+  const found = all.filter(({ sentence }) => whole.test(folded(sentence)));
   return found.length ? found : all;
 }
 
-/** Returns at most `MOST_USES` lines, taken evenly, so that no end of the text is missing. @param {Line[]} all */
-function thinned(all) {
-  const step = Math.max(1, all.length / MOST_USES);
+/** Returns at most `most` lines, taken evenly over the text. @param {Line[]} all @param {number} most */
+function thinned(all, most) {
+  const step = Math.max(1, all.length / most);
   return range(Math.ceil(all.length / step)).map((i) => all[Math.floor(i * step)]);
 }

@@ -2,7 +2,7 @@
 
 import { range, vectors } from "./api.js";
 import { heatMap, lineChart, short } from "./charts.js";
-import { calm, check, choices, examples, find, h, latest, sentences, waits } from "./dom.js";
+import { calm, check, choices, examples, find, folded, h, latest, sentences, waits } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
 import { cosine, mixed, norm, softmax } from "./numbers.js";
 import { takeaway } from "./save.js";
@@ -31,7 +31,7 @@ export function word(info) {
     const given = get("mix").split(",").map(Number);
     return range(nLayers).map((i) => (Number.isFinite(given[i]) ? Math.max(-4, Math.min(4, given[i])) : 0));
   };
-  const gamma = () => (Number.isFinite(Number(get("gamma"))) ? Math.max(0.1, Math.min(3, Number(get("gamma")))) : 1);
+  const gamma = () => Math.max(0.1, Math.min(3, Number(get("gamma")) || 1));
   const heatLayer = () => (range(nLayers).map(String).includes(get("heat")) ? Number(get("heat")) : nLayers);
 
   /** Returns the vector of a token at a layer, or its mix of all layers. @param {Place} place @param {number} layer */
@@ -42,10 +42,10 @@ export function word(info) {
 
   /** @returns {Place[]} all tokens */
   const places = () => read.flatMap(({ tokens }, sentence) => tokens.map((text, token) => ({ sentence, token, text })));
-  /** Returns the words to compare, in lower case. The text of the field is one token ("1,000") or several. */
+  /** Returns the words to compare, folded. The text of the field is one token ("1,000") or several. */
   const sought = () => {
-    const whole = get("w").trim().toLowerCase();
-    const isToken = places().some(({ text }) => text.toLowerCase() === whole);
+    const whole = folded(get("w").trim());
+    const isToken = places().some(({ text }) => folded(text) === whole);
     return new Set(isToken ? [whole] : whole.split(/,?\s+|(?<=.),/).filter((each) => each));
   };
 
@@ -66,7 +66,7 @@ export function word(info) {
         {
           type: "button",
           class: "token",
-          "aria-pressed": String(chosen.has(text.toLowerCase())),
+          "aria-pressed": String(chosen.has(folded(text))),
           "data-place": place,
           onclick: () => {
             set({ w: text }, true);
@@ -85,16 +85,19 @@ export function word(info) {
 
   function drawChart() {
     const words = sought();
-    const all = places().filter(({ text }) => words.has(text.toLowerCase()));
+    const all = places().filter(({ text }) => words.has(folded(text)));
     const uses = all.slice(0, MOST_USES);
     const figure = find("word-chart");
     const shown = words.size ? `“${get("w").trim()}”` : "No word";
     const note = find("word-note");
     if (uses.length < 2) {
       figure.replaceChildren();
-      note.textContent = words.size
-        ? `${shown} stands ${uses.length ? "only once" : "nowhere"} in these sentences: choose a word that stands in two.`
-        : "Choose a word that stands in two sentences.";
+      find("word-length").textContent = "";
+      note.textContent = !read.length
+        ? "Type sentences in which a word stands twice."
+        : words.size
+          ? `${shown} stands ${uses.length ? "only once" : "nowhere"} in these sentences: choose a word that stands in two.`
+          : "Choose a word that stands in two sentences.";
       return;
     }
     const more = all.length > uses.length ? `; the first ${uses.length} of ${all.length} are compared` : "";
@@ -104,7 +107,7 @@ export function word(info) {
     const isPlain = words.size === 1 && new Set(uses.map((use) => use.sentence)).size === uses.length;
     const named = (/** @type {Place} */ use, /** @type {number} */ most) => {
       const { text, sentence, token } = use;
-      const again = all.filter((other) => other.sentence === sentence && other.text.toLowerCase() === text.toLowerCase());
+      const again = all.filter((other) => other.sentence === sentence && folded(other.text) === folded(text));
       const letter = again.length > 1 ? String.fromCodePoint(97 + again.findIndex((other) => other.token === token)) : "";
       return isPlain ? `${sentence + 1}` : `${short(text, most)} ${sentence + 1}${letter}`;
     };
@@ -134,7 +137,7 @@ export function word(info) {
     const figure = find("word-heat");
     const layer = heatLayer();
     const more = `The heat map shows the first ${MOST_CELLS} of ${places().length} words.`;
-    find("word-cell").textContent = places().length > all.length ? more : hint;
+    find("word-cell").textContent = places().length > all.length ? more : all.length ? hint : "";
     if (!all.length) return figure.replaceChildren();
     const of = all.map((place) => vector(place, layer));
     const value = (/** @type {number} */ i, /** @type {number} */ j) => cosine(of[i], of[j]);
@@ -145,7 +148,7 @@ export function word(info) {
       label: `Cosine of every word with every word, ${names[layer]}; arrow keys move`,
       names: all.map((place) => place.text),
       breaks,
-      strong: new Set(range(all.length).filter((i) => words.has(all[i].text.toLowerCase()))),
+      strong: new Set(range(all.length).filter((i) => words.has(folded(all[i].text)))),
       value,
       seen: (i, j) => {
         find("word-cell").textContent = `${named(i)} and ${named(j)}, ${names[layer]}: ${value(i, j).toFixed(3)}`;
@@ -195,7 +198,7 @@ export function word(info) {
       {},
       h("label", { for: `mix-${id}` }, text),
       input,
-      h("output", { id: `share-${id}`, for: `mix-${id}` }),
+      h("output", { id: `share-${id}`, for: `mix-${id}`, "aria-live": "off" }), // the slider itself is read aloud
     );
   }
   const remix = () => {
