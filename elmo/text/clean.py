@@ -95,11 +95,9 @@ def clean_folder(
     source, output = Path(source), Path(output)
     if not source.is_dir():
         raise InputError(f"{source}: is no folder; name the folder with the text files")
-    if real_path(output).is_relative_to(real_path(source)):
-        raise InputError(f"{output}: is in the input ({source}), and would be read as text; name a folder elsewhere")
+    paths, others = _files_below(source, output)
     check_output(output, overwrite, (TRAIN, HELDOUT, REPORT), [source])
     languages = None if config.language is None else Languages(config.language)
-    paths, others = _files_below(source)
     noted = IrregularPlaces(source)
     for path in others:
         noted.note("files that are no text", str(path.relative_to(source)))
@@ -158,14 +156,19 @@ def held_out(paths: Sequence[Path], source: Path, config: CleanConfig) -> list[P
     return found or [min(paths, key=lambda path: (size_of(path), place(path)))]
 
 
-def _files_below(source: Path) -> tuple[list[Path], list[Path]]:
+def _files_below(source: Path, output: Path) -> tuple[list[Path], list[Path]]:
     """The text files below a folder, also behind links, and the other files, in order, without hidden ones.
 
-    Raises OSError for a folder that cannot be read, whose texts would be missing.
+    Raises InputError if `output` is in one of the folders. Raises OSError for a folder that cannot be read, whose texts
+    would be missing.
     """
-    found, seen = list[Path](), set[str]()
+    found, seen, place = list[Path](), set[str](), real_path(output)
     for folder, inside, names in os.walk(source, onerror=_raise, followlinks=True):
         is_known = (real := os.path.realpath(folder)) in seen  # two links, or one that leads back
+        if place.is_relative_to(real):
+            raise InputError(
+                f"{output}: is in the input ({folder}), and would be read as text; name a folder elsewhere"
+            )
         seen.add(real)
         inside[:] = [] if is_known else sorted(name for name in inside if not name.startswith("."))
         found += [] if is_known else [Path(folder, name) for name in names if not name.startswith(".")]

@@ -185,6 +185,17 @@ def test_texts_behind_links_are_read_once(tmp_path: Path) -> None:
     assert [file.name for file in report.files] == ["a.txt", "books/b.txt"]
 
 
+def test_the_output_is_behind_no_link_of_the_input(tmp_path: Path) -> None:
+    """It would be read as text the next time, or be replaced."""
+    source = folder_of(tmp_path / "in", a=f"{LONG}\n")
+    elsewhere = folder_of(tmp_path / "elsewhere", train=f"{OTHER}\n")
+    (source / "books").symlink_to(elsewhere)
+    for output in (elsewhere, elsewhere / "out", tmp_path / "in" / "books" / "out"):
+        with refused(output, "elsewhere"):
+            clean_folder(source, output, ALL, overwrite=True)
+    assert [file.name for file in elsewhere.iterdir()] == ["train.txt"]
+
+
 def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch) -> None:
     """Its texts would be missing. The superuser reads every folder, so the system's answer is put in."""
     source = folder_of(tmp_path / "in", a=f"{LONG}\n")
