@@ -185,8 +185,8 @@ export function expects(info) {
     section.replaceChildren(find("expects-title"), h("p", { class: "note" }, said));
     return { show: async () => {}, draw: () => {} };
   }
-  choices(find("substitutes-side"), SIDES, (chosen) => {
-    set({ side: chosen }, true);
+  choices(find("substitutes-side"), SIDES, (next) => {
+    set({ side: next }, true);
     ask();
   });
   const typed = calm(load);

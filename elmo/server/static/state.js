@@ -27,7 +27,7 @@ const FIRST = {
 const LONGEST = 8000;
 /** The most letters of an address, since programs that send longer ones cut them. */
 
-const EXAMPLE = ["s", "w", "e", "place", "u", "x"];
+const EXAMPLE = new Set(["s", "w", "e", "place", "u", "x"]);
 /** What a copied link holds even if it is unchanged, since the examples of another server may differ. */
 
 const PAUSE = 200;
@@ -67,7 +67,7 @@ export function set(changes, isStep = false) {
 
 /** @param {boolean} isWhole whether it holds unchanged examples, too @returns {string} empty if it is too long */
 function address(isWhole) {
-  const isKept = (/** @type {string} */ name) => state[name] !== FIRST[name] || (isWhole && EXAMPLE.includes(name));
+  const isKept = (/** @type {string} */ name) => state[name] !== FIRST[name] || (isWhole && EXAMPLE.has(name));
   const kept = Object.entries(state).filter(([name]) => isKept(name));
   const hash = new URLSearchParams(kept).toString();
   return hash.length > LONGEST ? "" : new URL(`#${hash}`, location.href).href;
