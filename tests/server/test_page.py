@@ -157,6 +157,21 @@ def call(page, function: str, *given: object) -> Any:
     return page.evaluate(f"async (given) => (await import('/static/{module}.js')).{name}(...given)", given)
 
 
+def trouble_with_scores(page, answer: Callable[[Any], None]) -> str:
+    """Types a sentence, of which `answer` gives the scores, and returns what the page says of it."""
+    page.route("**/score", answer)
+    page.fill("#expects-text", "They play chess .")
+    page.wait_for_selector("#expects > .trouble:visible")
+    return page.inner_text("#expects > .trouble")
+
+
+def ask_scores_again(page) -> None:
+    """Lets the server answer again, and clicks the button beside the trouble."""
+    page.unroute("**/score")
+    page.click("#expects > .trouble button")
+    page.wait_for_selector("#expects > .trouble", state="hidden")
+
+
 def cosine(a: np.ndarray, b: np.ndarray) -> float:
     return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
@@ -639,7 +654,7 @@ def test_a_long_text_is_searched_for_the_word_not_its_letters(tab):
     sentences += ["It costs $1.50.", "Ein Ärgernis!"] * 500
 
     def count(lines: list[str], word: str) -> int:
-        return len(call(page, "uses.fromText", "\n".join(lines), word))
+        return len(call(page, "uses.fromText", "\n".join(lines), word, 200))
 
     assert [count(sentences, word) for word in ("ring", "$1.50", "ärgernis")] == [500, 500, 500]
     assert [count(sentences, word) for word in ("rin", "gernis")] == [1000, 500]  # which a tokenizer might split off
@@ -660,6 +675,8 @@ def test_a_text_of_more_sentences_than_a_request_may_have_is_thinned(tab):
     assert page.is_hidden("#uses > .trouble")
     assert page.locator("#uses-plane-right .point").count() == MOST
     assert f"evenly over {2 * MOST} sentences" in page.inner_text("#uses-note")
+    tab.go(u="\n".join([f"{'Bank' if number % 2 else 'Embankment'} {number} ." for number in range(2 * MOST)]))
+    assert page.locator("#uses-plane-right .point").count() == MOST  # a longer word takes the place of none
 
 
 def test_uses_come_from_the_index(tab):
@@ -1025,13 +1042,9 @@ def test_an_answer_that_is_cut_or_of_another_program_is_no_error_of_the_page(ope
 def test_numbers_of_another_model_are_not_mixed_with_those_of_this_one(opened):
     tab = opened()
     page = tab.go()
-    page.route("**/score", lambda route: route.fulfill(json={"sentences": []}, headers={"x-model-sha": "another"}))
-    page.fill("#expects-text", "They play chess .")
-    page.wait_for_selector("#expects > .trouble:visible")
-    assert "another model" in page.inner_text("#expects > .trouble")
-    page.unroute("**/score")
-    page.click("#expects > .trouble button")
-    page.wait_for_selector("#expects > .trouble", state="hidden")
+    another = {"json": {"sentences": []}, "headers": {"x-model-sha": "another"}}
+    assert "another model" in trouble_with_scores(page, lambda route: route.fulfill(**another))
+    ask_scores_again(page)
     page.wait_for_selector("#uses .point")
     tab.settle()
     assert page.locator("#expects .gloss .text").all_inner_texts() == ["They", "play", "chess", "."]
@@ -1077,13 +1090,8 @@ def test_a_slow_model_is_said(opened):
 def test_a_server_that_is_gone_is_said_and_asked_again(opened):
     tab = opened()
     page = tab.go()
-    page.route("**/score", lambda route: route.abort())
-    page.fill("#expects-text", "They play chess .")
-    page.wait_for_selector("#expects > .trouble:visible")
-    assert "does not answer" in page.inner_text("#expects > .trouble")
-    page.unroute("**/score")
-    page.click("#expects > .trouble button")
-    page.wait_for_selector("#expects > .trouble", state="hidden")
+    assert "does not answer" in trouble_with_scores(page, lambda route: route.abort())
+    ask_scores_again(page)
     assert page.locator("#expects .gloss .text").all_inner_texts() == ["They", "play", "chess", "."]
     page.route("**/info", lambda route: route.abort())
     page.reload()

@@ -42,7 +42,7 @@ export function uses(info) {
   const isIndexed = () => info.elmo.index_tokens !== null && get("from") === "index";
 
   const load = latest(section.querySelector(".trouble"), async (signal) => {
-    const all = word() === "" ? [] : isIndexed() ? await fromIndex(signal) : fromText(get("u"), word());
+    const all = word() === "" ? [] : isIndexed() ? await fromIndex(signal) : fromText(get("u"), word(), most);
     const kept = isIndexed() ? all : thinned(all, most);
     const read = kept.length ? await vectors(/** @type {string[]} */ (kept.map((line) => line.sentence)), signal) : [];
     if (signal.aborted) return;
@@ -278,16 +278,16 @@ export function uses(info) {
 /**
  * Returns the sentences of a text that hold a word, with the labels of their lines. If there are more than are shown,
  * it keeps those in which the word is not a part of a longer one, if there are any.
- * @param {string} text @param {string} word the word, folded
+ * @param {string} text @param {string} word the word, folded @param {number} most the number that is shown
  * @returns {Line[]}
  */
-export function fromText(text, word) {
+export function fromText(text, word, most) {
   const all = lines(text).flatMap((line) => {
     const [, label, rest] = /^([^|]{1,40})\|(.*)$/.exec(line) ?? [null, "", line];
     const sentences = segments(rest.trim()).filter((sentence) => folded(sentence).includes(word));
     return sentences.map((sentence) => ({ label: label.trim(), sentence }));
   });
-  if (all.length <= MOST_USES) return all; // all are read, and the tokenizer knows that "cannot" has a "not"
+  if (all.length <= most) return all; // all are read, and the tokenizer knows that "cannot" has a "not"
   const letter = String.raw`[\p{L}\p{M}\p{N}]`;
   const edge = `(?!(?<=${letter})(?=${letter}))`;
   const whole = new RegExp(edge + word.replaceAll(/[\\^$.*+?()[\]{}|/]/g, String.raw`\$&`) + edge, "u");
