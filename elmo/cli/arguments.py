@@ -68,6 +68,11 @@ def add_input(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kind", choices=["text", "conllu", "fasta"], help="format of the input (default: by its name)"
     )
+    add_reading(parser)
+
+
+def add_reading(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that say how a file of text is read."""
     add_strict(parser)
     add_splitting(parser)
 

@@ -10,8 +10,7 @@ from elmo.cli.arguments import (
     DEMO_TEXT,
     MODEL_HELP,
     add_model,
-    add_splitting,
-    add_strict,
+    add_reading,
     add_verb,
     print_json,
     tokenizer_of,
@@ -36,8 +35,7 @@ def add_verbs(verbs: Any) -> None:
     )
     bench.add_argument("model", nargs="?", default="default", help=MODEL_HELP)
     bench.add_argument("--text", default=str(DEMO_TEXT), help="the text to embed (default: the demo's text)")
-    add_strict(bench)
-    add_splitting(bench)
+    add_reading(bench)
     bench.add_argument(
         "--max-words", type=int, default=4000, metavar="N", help="words to read, at most (default: 4000)"
     )

@@ -12,8 +12,7 @@ from elmo.cli.arguments import (
     add_model,
     add_output,
     add_quiet,
-    add_splitting,
-    add_strict,
+    add_reading,
     add_verb,
     check_splitting,
     print_json,
@@ -71,8 +70,7 @@ def _add_neighbors(verbs: Any) -> None:
         "--figure", metavar="FILE", help="draw the queries in the plane of their vectors: .svg, .png or .pdf"
     )
     neighbors.add_argument("--overwrite", action="store_true", help="replace the figure if it exists")
-    add_strict(neighbors)
-    add_splitting(neighbors)
+    add_reading(neighbors)
     neighbors.add_argument("--json", action="store_true", help="print JSON lines")
     add_quiet(neighbors)
 
@@ -101,8 +99,7 @@ def _add_index(verbs: Any) -> None:
     index.add_argument(
         "--max-words", type=int, dest="limit", metavar="N", help="words to read, at most; the last sentence is finished"
     )
-    add_strict(index)
-    add_splitting(index)
+    add_reading(index)
     index.add_argument("--resume", action="store_true", help="continue an interrupted build")
     index.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     add_quiet(index)

@@ -11,8 +11,8 @@ from elmo import config
 from elmo.cli.arguments import (
     add_model,
     add_quiet,
+    add_reading,
     add_splitting,
-    add_strict,
     add_verb,
     is_first_process,
     print_json,
@@ -54,8 +54,7 @@ def _add_train(verbs: Any) -> None:
     train.add_argument(
         "--vocab", choices=["keep", "replace", "extend"], help="what to do with that model's vocabulary (default: keep)"
     )
-    add_strict(train)
-    add_splitting(train)
+    add_reading(train)
     resume = "continue the run in FOLDER exactly; under torchrun, start it if there is none"
     train.add_argument("--resume", action="store_true", help=resume)
     train.add_argument("--dry-run", action="store_true", help="only print parameters, steps, memory and hours")
@@ -73,8 +72,7 @@ def _add_questions(verbs: Any) -> None:
     )
     perplexity.add_argument("text", nargs="+", help="text files or patterns")
     add_model(perplexity)
-    add_strict(perplexity)
-    add_splitting(perplexity)
+    add_reading(perplexity)
     perplexity.add_argument(
         "--max-words", type=int, metavar="N", help="read only about N words, from the start of the first documents"
     )
@@ -86,8 +84,7 @@ def _add_questions(verbs: Any) -> None:
     )
     score.add_argument("text", help="text (.txt, .gz, .xz), or - for standard input")
     add_model(score)
-    add_strict(score)
-    add_splitting(score)
+    add_reading(score)
     score.add_argument("--json", action="store_true", help="print JSON lines")
     add_quiet(score)
 

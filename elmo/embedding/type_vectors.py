@@ -26,7 +26,7 @@ class DistinctWords:
     counts: list[int]
     means: Float[np.ndarray, "V X"]
     source: str = "the text"
-    """What errors call the text."""
+    """The name of the text in errors."""
 
     @property
     def dim(self) -> int:

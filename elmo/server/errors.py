@@ -77,7 +77,7 @@ OPENAI = {401: ("invalid_request_error", "invalid_api_key"), 404: ("invalid_requ
 }
 """OpenAI's types and codes of some statuses; other statuses have none of their own."""
 NO_ROUTE = "Not Found"
-"""What Starlette says of a path without a route."""
+"""Starlette's message for a path without a route."""
 
 
 def is_of_openai(path: str) -> bool:

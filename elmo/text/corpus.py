@@ -34,9 +34,14 @@ def expand_patterns(patterns: Iterable[str | Path]) -> list[Path]:
         found = [name] if Path(name).exists() else glob.glob(name, recursive=True)  # noqa: PTH207
         files = [Path(path) for path in found if not Path(path).is_dir()]
         if not files:
-            kind = "standard input is not read here" if name == "-" else "matches no file"
-            kind = "is a folder" if Path(name).is_dir() else kind
-            raise InputError(f"{name}: {kind}; name a text file (.txt, .gz, .xz) or a pattern such as 'corpus/*.txt'")
+            problem = "matches no file"
+            if Path(name).is_dir():
+                problem = "is a folder"
+            elif name == "-":
+                problem = "standard input is not read here"
+            raise InputError(
+                f"{name}: {problem}; name a text file (.txt, .gz, .xz) or a pattern such as 'corpus/*.txt'"
+            )
         paths.update(files)
     if not paths:
         raise InputError("no text files; name one (.txt, .gz, .xz) or a pattern such as 'corpus/*.txt'")

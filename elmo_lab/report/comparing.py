@@ -32,7 +32,7 @@ def sections(runs: Sequence[RecordedRun]) -> Iterator[Section]:
 
 
 def _is_whole(run: RecordedRun) -> bool:
-    """Whether a run can be shown alone."""
+    """Returns whether a run can be shown alone."""
     try:
         return bool(list(_blocks([run])))
     except DAMAGED:

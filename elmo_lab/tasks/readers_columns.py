@@ -243,7 +243,10 @@ def _sentences(
 
 
 def _first_row(path: Path) -> tuple[bool, list[str]]:
-    """Whether tabs separate the columns of the first line that begins with no #, and its columns; none without one."""
+    """Returns whether tabs separate the columns of the first line that does not begin with #, and these columns.
+
+    There are no columns if there is no such line.
+    """
     for _, line in numbered_lines(path):
         if line.strip(BLANK) and not line.startswith(("#", DOCUMENT_START)):
             return "\t" in line, _columns(line, "\t" in line, 0)

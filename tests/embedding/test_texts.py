@@ -45,7 +45,7 @@ def test_a_text_has_the_vectors_of_its_sentences_bit_for_bit(embedder, layers):
 
 
 def test_a_byte_order_mark_is_no_character_of_a_word(embedder):
-    """As at the beginning of lines of a file; the places of tokens count it."""
+    """Lines of a file are read so, too; the places of tokens count the mark."""
     plain, marked = "They play chess.\nThey won.", "\ufeffThey play chess.\n\ufeffThey won."
     found = embedder.embed(marked)
     assert found.tokens == embedder.embed(plain).tokens

@@ -522,7 +522,7 @@ def test_command_answers_as_without_an_index(made: Path, name: str, printed: Cal
 def test_a_model_that_is_not_found_from_here_is_to_be_named(
     made: Path, tmp_path: Path, printed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when the index names it by a relative path, and the command runs in another folder."""
+    """The index names its model by a relative path, and the command runs in another folder."""
     monkeypatch.chdir(made)
     texts = ("text.txt", "--pretokenized", "--output", tmp_path / "index", "--model", "model", "--quiet")
     assert printed("index", *texts)[0] == 0
