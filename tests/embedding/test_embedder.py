@@ -213,12 +213,16 @@ def test_autocast_around_it_changes_nothing(bilm, library):
 
 
 @pytest.mark.parametrize("state", ["reset", "echo", "carry", "warm"])
-@pytest.mark.parametrize("precision", ["float32", "int8", "int8-weights"])
-def test_another_default_device_changes_nothing(bilm, precision, state):
+@pytest.mark.parametrize(
+    ("precision", "library"),
+    [(name, library) for name in ("float32", "int8", "int8-weights") for library in ops.find_support(name).libraries],
+)
+def test_another_default_device_changes_nothing(bilm, precision, library, state):
     """Such as that of a program that has set a GPU as torch's default."""
-    expected = Embedder(bilm, device="cpu", precision=precision, state=state).embed([WORDS, ["a"]])
+    settings = {"device": "cpu", "precision": precision, "library": library, "state": state}
+    expected = Embedder(bilm, **settings).embed([WORDS, ["a"]])
     with torch.device("meta"):
-        found = Embedder(bilm, device="cpu", precision=precision, state=state).embed([WORDS, ["a"]])
+        found = Embedder(bilm, **settings).embed([WORDS, ["a"]])
     for seen, wanted in zip(found, expected, strict=True):
         np.testing.assert_array_equal(seen, wanted)
 
