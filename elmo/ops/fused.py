@@ -23,6 +23,8 @@ ROWS_AT_ONCE = 8192
 WIDEST_ROW = 2**15
 """The most negatives of a row that one program can hold."""
 INFINITE = float("inf")
+FUSED = {"enable_fp_fusion": True}
+"""Each launch says that a product and a sum may be one instruction: Triton's default depends on its release."""
 
 
 def _grid(rows: int, size: int) -> tuple[tuple[int, int], int]:
@@ -48,7 +50,7 @@ def _cell_forward(
     kernels.cell_forward[grid](
         gates, bias, gates if keep is None else keep, gates if live is None else live, cell_in, cell_out, memory,
         rows, size, forget_bias, limit, gates.stride(0), memory.stride(0), 0 if keep is None else keep.stride(0),
-        HAS_KEEP=keep is not None, HAS_LIVE=live is not None, BLOCK=block,
+        HAS_KEEP=keep is not None, HAS_LIVE=live is not None, BLOCK=block, **FUSED,
     )  # fmt: skip
 
 
@@ -68,7 +70,7 @@ def _clip_forward(
         projected, output, hidden, hidden_next, output if keep_next is None else keep_next,
         output if live is None else live, rows, size, limit, projected.stride(0), output.stride(0), hidden.stride(0),
         0 if keep_next is None else keep_next.stride(0),
-        HAS_KEEP=keep_next is not None, HAS_LIVE=live is not None, BLOCK=block,
+        HAS_KEEP=keep_next is not None, HAS_LIVE=live is not None, BLOCK=block, **FUSED,
     )  # fmt: skip
 
 
@@ -199,7 +201,7 @@ class _Lstm(torch.autograd.Function):
             kernels.clip_backward[widths[0]](
                 to_outputs[:, t], to_state_after, to_outputs if after is None else after, outputs[:, t],
                 to_projected[:, t], rows, width, projection_limit, outputs.stride(0),
-                0 if after is None else after.stride(0), HAS_KEEP=after is not None, BLOCK=widths[1],
+                0 if after is None else after.stride(0), HAS_KEEP=after is not None, BLOCK=widths[1], **FUSED,
             )  # fmt: skip
             if projection is None:
                 to_memory = to_projected[:, t]
@@ -209,7 +211,7 @@ class _Lstm(torch.autograd.Function):
             kernels.cell_backward[cell_grid[0]](
                 to_memory, gates[:, t], to_cell if now is None else now, cells[t], cells[t + 1], to_cell,
                 to_gates[:, t], rows, size, limit, to_memory.stride(0), gates.stride(0),
-                0 if now is None else now.stride(0), HAS_KEEP=now is not None, BLOCK=cell_grid[1],
+                0 if now is None else now.stride(0), HAS_KEEP=now is not None, BLOCK=cell_grid[1], **FUSED,
             )  # fmt: skip
             to_state_after = torch.bmm(to_gates[:, t], to_state)
         flat = to_gates.view(2, steps * rows, 4 * size)
@@ -273,7 +275,7 @@ class _SampledLoss(torch.autograd.Function):
             logits = rows[block] @ products.T
             kernels.softmax_row[(len(logits),)](
                 logits, chances, hits[block], own[block], loss[block], to_own[block], size,
-                BLOCK=1 << (size - 1).bit_length(), num_warps=16,
+                BLOCK=1 << (size - 1).bit_length(), num_warps=16, **FUSED,
             )  # fmt: skip
             to_hidden[block] = logits @ products
             to_negatives += logits.T @ rows[block]

@@ -48,5 +48,5 @@ def _is_right(kernels: ModuleType, device: str) -> bool:
     expected = torch.logsumexp(torch.cat([logits + bias, own[:, None]], 1), 1) - own
     column = torch.full((2,), -1, dtype=torch.int32, device=device)
     loss, to_own = torch.empty_like(own), torch.empty_like(own)
-    kernels.softmax_row[(2,)](logits, bias.contiguous(), column, own, loss, to_own, 37, BLOCK=64)
+    kernels.softmax_row[(2,)](logits, bias.contiguous(), column, own, loss, to_own, 37, BLOCK=64, enable_fp_fusion=True)
     return torch.allclose(loss, expected, atol=1e-4)
