@@ -84,12 +84,12 @@ Text = str | Sequence[str]
 class TextVectors(np.ndarray):
     """The vectors of one text: an array that knows the text's tokens. `Embedder.embed` describes its shape.
 
-    T counts the tokens of all sentences of the text. Parts of the array, and results of arithmetic and of NumPy's
-    functions, are plain arrays.
+    T counts the tokens of all sentences of the text. A copy knows them, too; parts of the array, and results of
+    arithmetic and of NumPy's functions, are plain arrays.
     """
 
     split: SplitText = SplitText("")
-    """The text with its tokens, their characters and its sentences; empty for an array that was put together."""
+    """The text with its tokens, their characters and its sentences; empty for an array whose tokens are unknown."""
     is_pooled: bool = False
     """Whether the vectors of the tokens were pooled into one."""
 
@@ -138,11 +138,24 @@ class TextVectors(np.ndarray):
             raise InputError(f"occurrence is {occurrence}; {word!r} is {len(places)} times among the tokens, from 0 on")
         return self.view(np.ndarray)[..., places[occurrence], :]
 
-    def __array_finalize__(self, source: Any) -> None:
-        if isinstance(source, TextVectors) and source.shape == self.shape:
-            self.split, self.is_pooled = source.split, source.is_pooled
+    # NumPy tells a copy from an array with other axes or order, such as `.T` or `.take`, only by the method.
+    def copy(self, order: Any = "C") -> "TextVectors":
+        """Returns a copy, which knows the text."""
+        return TextVectors.of(self.view(np.ndarray).copy(order), self.split, self.is_pooled)
+
+    def astype(self, dtype: Any, *arguments: Any, **options: Any) -> Any:
+        """Returns the vectors as another type of number; they know the text."""
+        return TextVectors.of(self.view(np.ndarray).astype(dtype, *arguments, **options), self.split, self.is_pooled)
+
+    def __copy__(self) -> "TextVectors":
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> "TextVectors":
+        return self.copy()
 
     def __array_wrap__(self, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Any:
+        if array is self:  # arithmetic in place
+            return self
         plain = np.asarray(array)
         return plain if plain.ndim else plain[()]
 

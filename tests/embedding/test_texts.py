@@ -1,5 +1,6 @@
 """Texts are split as the model's training text was, and their arrays know their tokens."""
 
+import copy
 import inspect
 import pickle
 import warnings
@@ -94,10 +95,28 @@ def test_parts_and_results_are_plain_arrays_and_copies_know_their_text(embedder)
     own = vectors[0], vectors * 2, vectors[::-1], vectors.mean(axis=0), next(iter(vectors))
     for part in (*own, np.sort(vectors, axis=0), np.roll(vectors, 1, axis=0), np.flip(vectors, 0)):
         assert type(part) is np.ndarray
-    for copy in (pickle.loads(pickle.dumps(vectors)), vectors.astype(np.float16)):
-        assert isinstance(copy, TextVectors)
-        assert (copy.tokens, copy.text) == (vectors.tokens, TEXTS[0])
+    copies = [pickle.loads(pickle.dumps(vectors)), vectors.astype(np.float16), copy.copy(vectors), vectors.copy()]
+    for known in [*copies, copy.deepcopy(vectors)]:
+        assert isinstance(known, TextVectors)
+        assert (known.tokens, known.text) == (vectors.tokens, TEXTS[0])
     assert torch.from_numpy(vectors).shape == vectors.shape
+
+
+def test_an_array_with_other_axes_does_not_claim_the_tokens(embedder):
+    """`word` would give another token's numbers."""
+    vectors = embedder.embed(TEXTS[0])
+    other = vectors.T, vectors.swapaxes(0, 1), vectors.transpose(1, 0, 2), vectors.take(range(9)[::-1], axis=1)
+    for turned in (*other, vectors.reshape(9, 3, 8)):
+        assert not getattr(turned, "tokens", ())
+        with pytest.raises((InputError, AttributeError)):
+            turned.word("play")
+
+
+def test_arithmetic_in_place_keeps_the_text(embedder):
+    vectors = embedder.embed(TEXTS[0], "top")
+    doubled = vectors.word("play") * 2
+    vectors *= 2
+    np.testing.assert_array_equal(vectors.word("play"), doubled)
 
 
 def test_a_word_has_its_vector(embedder):
