@@ -31,6 +31,8 @@ MOST_BYTES, MOST_TOML = 1 << 30, 1 << 20
 """The most bytes of a file that is read as a whole, and of a recipe."""
 MOST_DOTS = 100
 """The most dots in a key of TOML, whose parser takes seconds for ten thousand of them."""
+KINDS = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}
+"""The types of settings, as errors name them."""
 RECIPES = Path(__file__).parent / "recipes"
 """The packaged recipes of pretraining."""
 
@@ -209,7 +211,7 @@ def _toml_value(value: Any) -> str:
         return "{ " + ", ".join(f"{key} = {_toml_value(inner)}" for key, inner in value.items()) + " }"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml_value, value)) + "]"
-    return json.dumps("none" if value is None else value, ensure_ascii=False)
+    return json.dumps("none" if value is None else value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def merge_tables(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -263,10 +265,11 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
         if key.count(".") > MOST_DOTS:
             raise ConfigError(f"{shown(key)}: is nested too deeply; section.key=value is expected")
         try:
-            value: Any = tomllib.loads(f"value = {text}")["value"]
+            parsed: dict[str, Any] = tomllib.loads(f"value = {text}")
         except (ValueError, RecursionError):  # also of a number with thousands of digits
-            value = text
-        if isinstance(value, date | time):
+            parsed = {}
+        value = parsed.get("value")
+        if len(parsed) != 1 or isinstance(value, date | time):  # a text of several lines may parse as several keys
             value = text
         for part in reversed(key.split(".")):
             value = {part: value}
@@ -329,7 +332,8 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         raise ConfigError(f"{where} is {shown(value)}; a table is expected")
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise ConfigError(f"{where} is {shown(value)}; a list is expected")
+            how = f": [{_toml_value(value)}]" if isinstance(value, str) and len(value) < 60 else ""
+            raise ConfigError(f"{where} is {shown(value)}; a list is expected{how}")
         if len(arguments) == 2 and arguments[1] is Ellipsis:
             return tuple(_convert(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(value))
         if len(value) != len(arguments):
@@ -341,11 +345,10 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         return _float(value, where)
     if hint is int and isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise ConfigError(f"{where} is {shown(value)}; a number that 64 bits hold is expected")
-    if isinstance(value, bool) and hint is not bool:
-        raise ConfigError(f"{where} is {shown(value)}; {hint.__name__} is expected")
-    if isinstance(value, hint):
+    if isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value
-    raise ConfigError(f"{where} is {shown(value)}; {hint.__name__} is expected")
+    how = f", with its own quotes: '\"{_toml_value(value)}\"'" if hint is str and isinstance(value, int | float) else ""
+    raise ConfigError(f"{where} is {shown(value)}; {KINDS.get(hint, hint.__name__)} is expected{how}")
 
 
 def _float(value: float, where: str) -> float:

@@ -2,14 +2,17 @@
 
 import json
 import os
+import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from refusals import refused
 
-from elmo.config import ConfigError, from_dict, load_json, load_toml, parse_overrides, to_json
+from elmo.config import ConfigError, from_dict, load_json, load_toml, parse_overrides, to_json, to_toml
 from elmo.disk.run import read_json
 from elmo.pretraining.settings import SMALL, TrainConfig
 from elmo.text.vocabulary import Vocabulary
@@ -36,9 +39,9 @@ def test_numbers_are_finite(value: float) -> None:
 @pytest.mark.parametrize("value", ["1e39", "-1e308", "1" + "0" * 400])
 def test_numbers_fit_in_floats_of_32_bits(value: str) -> None:
     """Otherwise the optimizer overflows in the midst of a run."""
-    given = parse_overrides(["train=['a']", "output=b", f"optim.lr={value}"])
+    values = parse_overrides(["train=['a']", "output=b", f"optim.lr={value}"])
     with refused("optim.lr", "32 bits", error=ConfigError):
-        from_dict(TrainConfig, given)
+        from_dict(TrainConfig, values)
 
 
 @pytest.mark.parametrize("value", [2**63, -(2**63) - 1])
@@ -54,13 +57,39 @@ def test_none_leaves_out_what_is_optional() -> None:
     made = from_dict(Config, parse_overrides(["path=none", "limit=none", "shares=none", "place=none", "name=none"]))
     assert made == Config(None, None, None, "none", "none")
     assert from_dict(Config, {"path": "./none"}).path == "./none"
-    with refused("limit", "'null'", "int", error=ConfigError):
+    with refused("limit", "'null'", "whole number", error=ConfigError):
         from_dict(Config, parse_overrides(["limit=null"]))
 
 
 @pytest.mark.parametrize("name", ["2024-05-01", "07:32:00", "2024-05-01T07:32:00Z"])
 def test_a_name_that_is_a_date_or_a_time_is_text(name: str) -> None:
     assert from_dict(Config, parse_overrides([f"path={name}", f"name={name}"])) == Config(path=name, name=name)
+
+
+def test_an_override_of_several_lines_is_one_value() -> None:
+    """The lines after the first were dropped without a word."""
+    with refused("limit", "epochs=9", error=ConfigError):
+        from_dict(Config, parse_overrides(["limit=1\nepochs=9"]))
+    assert from_dict(Config, parse_overrides(["shares=[\n0.25,\n0.5]\n"])).shares == (0.25, 0.5)
+
+
+def test_a_wrong_type_is_named_as_the_documentation_names_it_with_the_remedy() -> None:
+    with refused("name", "2024", "string", "'\"2024\"'", error=ConfigError):
+        from_dict(Config, parse_overrides(["name=2024"]))
+    assert from_dict(Config, parse_overrides(['name="2024"'])).name == "2024"
+    with refused("train", '["a.txt"]', error=ConfigError):
+        from_dict(TrainConfig, parse_overrides(["train=a.txt", "output=b"]))
+    with refused("prefetch", "true or false", error=ConfigError):
+        from_dict(TrainConfig, parse_overrides(["train=['a']", "output=b", "prefetch=yes"]))
+
+
+@given(text=st.text(st.characters(codec="utf-8")))
+def test_toml_reads_back_every_text(text: str) -> None:
+    """That of `--settings` is to be edited and read again; TOML has no DEL as it is."""
+    assert tomllib.loads(to_toml({"name": text, "inner": {"name": text}}, {})) == {
+        "name": text,
+        "inner": {"name": text},
+    }
 
 
 def test_a_byte_order_mark_is_no_part_of_a_recipe(tmp_path: Path) -> None:
