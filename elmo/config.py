@@ -131,9 +131,14 @@ def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def load_json(path: Path) -> Any:
-    """Reads a file of JSON. Raises ValueError if it is none, and the errors of `read_regular`."""
+    """Reads a file of JSON. Raises the errors of `parse_json` and `read_regular`."""
+    return parse_json(read_regular(path))
+
+
+def parse_json(content: bytes) -> Any:
+    """Parses the content of a file of JSON. Raises ValueError if it is none, or an object has a key twice."""
     try:
-        return json.loads(read_regular(path), object_pairs_hook=_without_repeats)
+        return json.loads(content, object_pairs_hook=_without_repeats)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
 

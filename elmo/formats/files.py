@@ -6,7 +6,6 @@ refused if it has a path outside its folder, or unpacks to far more than weights
 
 import gzip
 import io
-import json
 import tarfile
 import tempfile
 import zipfile
@@ -19,7 +18,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
-from elmo.config import check_regular
+from elmo.config import check_regular, parse_json
 from elmo.errors import InputError
 
 MOST_JSON = 10_000_000
@@ -81,10 +80,10 @@ class SourceFile:
     def json(self) -> Any:
         """Reads the file as JSON. Raises InputError if it is not valid JSON."""
         try:
-            return json.loads(self.read(MOST_JSON))
+            return parse_json(self.read(MOST_JSON))
         except InputError:
             raise
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise InputError(f"{self.label}: not valid JSON ({error}); fix it, or fetch it again") from error
 
 

@@ -18,11 +18,17 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from elmo.errors import InputError
 from elmo.formats.files import SourceFile, zip_directory
 
+ORDERED_DICT = "collections OrderedDict"
 PARTS = re.compile(
-    r"collections OrderedDict|torch\._utils _rebuild_\w+|torch\.nn\.parameter Parameter|torch(\.storage)? \w+Storage"
-    r"|torch\.serialization _get_layout|torch [a-z]\w+"
+    rf"{ORDERED_DICT}|torch\._utils _rebuild_(?!device_|wrapper_)\w+|torch\.nn\.parameter Parameter"
+    r"|torch(\.storage)? \w+Storage|torch\.serialization _get_layout|torch [a-z]\w+"
 )
 """The names that tensors are made of. Others that torch allows, such as bytearray, make much memory of a few bytes."""
+TEXTS = {"BINUNICODE", "SHORT_BINSTRING"}
+KEEPS, REPEATS = {"BINPUT", "LONG_BINPUT"}, {"BINGET", "LONG_BINGET"}
+"""Instructions of a pickle that push a text, keep what was pushed last, and push it again. Torch has no others."""
+NEXT = {"class": "EMPTY_TUPLE", "no arguments": "REDUCE"}
+"""The instructions that follow the class of an ordered dictionary: it is called without arguments, and filled later."""
 LEGACY_PICKLES = 5
 """The number of pickles in a file of torch's older layout."""
 
@@ -49,7 +55,7 @@ def _read(source: SourceFile, mode: AbstractContextManager) -> dict[str, Tensor]
     with source.open() as file:
         try:
             for pickled in _pickles(source, file):
-                _check_names(source, pickled)
+                _check_instructions(source, pickled)
         except InputError:
             raise
         except Exception as error:  # a zip from strangers can make zipfile raise anything
@@ -124,11 +130,36 @@ def _pickles(source: SourceFile, file: Any) -> Iterator[Any]:
                     yield pickled
 
 
-def _check_names(source: SourceFile, pickled: Any) -> None:
-    """Raises InputError for the first name in a pickle that no tensor needs; torch itself refuses damaged pickles."""
-    name = None
+def _check_instructions(source: SourceFile, pickled: Any) -> None:
+    """Raises InputError for the first instruction of a pickle that no state dict has; torch refuses damaged pickles.
+
+    A dictionary, list or tuple is used once where it was made. If it could be pushed again, each of many copies would
+    take a few bytes of the file and the memory of the whole.
+    """
+    pushed, kept = "", dict[Any, str]()  # what the last instruction pushed
+    for code, value in _instructions(pickled):
+        if code in KEEPS:
+            kept[value] = pushed
+        elif code != NEXT.get(pushed, code):
+            raise _foreign(source, "makes a dictionary from another")
+        elif code == "GLOBAL":
+            name = str(value)
+            if not PARTS.fullmatch(name):
+                raise _foreign(source, f"asks for {name.replace(' ', '.')}")
+            pushed = "class" if name == ORDERED_DICT else "part"
+        elif code in REPEATS:
+            pushed = kept.get(value, "")
+            if not pushed:
+                raise _foreign(source, "repeats a dictionary, list or tuple")
+        elif pushed == "class":
+            pushed = "no arguments"
+        else:
+            is_tensor = code == "REDUCE" and pushed != "no arguments"
+            pushed = "part" if is_tensor or code in TEXTS else ""
+
+
+def _instructions(pickled: Any) -> Iterator[tuple[str, Any]]:
+    """The instructions of a pickle up to the first damage."""
     with suppress(ValueError):
-        names = (str(value) for code, value, _ in pickletools.genops(pickled) if code.name == "GLOBAL")
-        name = next((name for name in names if not PARTS.fullmatch(name)), None)
-    if name is not None:
-        raise _foreign(source, f"asks for {name.replace(' ', '.')}")
+        for code, value, _ in pickletools.genops(pickled):
+            yield code.name, value

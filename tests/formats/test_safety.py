@@ -159,6 +159,44 @@ def test_no_pickle_is_read_unseen(tmp_path, trick):
         tracemalloc.stop()
 
 
+FEW = 30
+ORDERED = b"ccollections\nOrderedDict\n"
+LARGE = b"}(" + b"".join(b"J" + number.to_bytes(4, "little") + b"N" for number in range(50_000)) + b"uq\x01"
+"""A dictionary that is kept as number 1; it takes some 5 MB of memory."""
+TENSOR = (
+    b"ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") + b"ctorch\nFloatStorage\n" + text("0") + text("cpu")
+    + b"M\x12\x03tQK\x00J\x00\x00\x00\x01\x85K\x00\x85\x89" + ORDERED + b")RtR"
+)  # fmt: skip
+"""A tensor of one number, which is repeated 2**24 times."""
+COPIES = {
+    "dictionaries of a dictionary": (b"(" + LARGE + (ORDERED + b"h\x01\x85R") * FEW + b"t", "dictionary"),
+    "one of another": (ORDERED * FEW + LARGE + b"".join(b"\x85Rq%c" % k for k in range(2, FEW + 2)), "dictionary"),
+    "attributes": (b"(" + LARGE + (ORDERED + b")Rh\x01b") * FEW + b"t", "dictionary"),
+    "attributes, of which one is new": (b"(" + LARGE + (ORDERED + b")Rh\x01NNsb") * FEW + b"t", "dictionary"),
+    "attributes in a tuple": (b"(" + LARGE + b"\x85q\x02" + (ORDERED + b")Rh\x02b") * FEW + b"t", "dictionary"),
+    "a tensor in another type": (
+        b"ctorch._utils\n_rebuild_device_tensor_from_cpu_tensor\n("
+        + (TENSOR + b"ctorch\nfloat64\n" + text("cpu") + b"\x89tR"),
+        "_rebuild_device",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", COPIES)
+def test_no_memory_is_filled_by_copies(tmp_path, kind):
+    """What takes a few bytes of the file could take the memory of the whole each time."""
+    instructions, word = COPIES[kind]
+    path = write_tar(
+        tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": pickled(b"\x80\x02" + instructions + b".")}
+    )
+    tracemalloc.start()
+    try:
+        cannot_load(path, "weights.th", word, "only tensors")
+        assert tracemalloc.get_traced_memory()[1] < 40_000_000
+    finally:
+        tracemalloc.stop()
+
+
 def test_a_torch_file_with_a_damaged_zip_is_one_line(tmp_path):
     """Every byte of the headers that zipfile reads may be another one."""
     data = as_torch({"a": torch.zeros(1)})
@@ -414,6 +452,10 @@ def words(**files: bytes | None) -> dict[str, bytes]:
 
 MALFORMED = {
     "options of another kind": ({**FILES, "options.json": b"[1]"}, "known model"),
+    "options with a key twice": (
+        {**FILES, "options.json": FILES["options.json"].replace(b"{", b'{"lstm": {"dim": 3}, ', 1)},
+        "options.json 'lstm' twice fix",
+    ),
     "a table that is a number": (changed("char_cnn", embedding=3), "options.json char_cnn.embedding 3 table"),
     "characters that are a list": (
         {**FILES, "options.json": as_json({**CHARACTERS, "char_cnn": [1]})},
