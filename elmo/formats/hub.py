@@ -8,6 +8,7 @@ keys and weights are errors. The package huggingface_hub is the extra `hub`.
 import json
 import shutil
 import tempfile
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -227,18 +228,20 @@ def prepare(path: str | Path, repository: str, folder: Path, license: str | None
     A README.md in the model's folder is the card's text; if it lacks a header, it gets one from the model's record. A
     file LICENSE there is copied, too.
     """
-    found, model = formats.find(path), formats.load(path)
+    found = formats.find(path)
+    home, is_native = found if found.is_dir() else found.parent, native.recognizes(found)
+    if is_native:
+        _copy(home, folder, native.FILES)
+    model = _load_copy(folder, path) if is_native else formats.load(path)
     given = {"license": license, "language": language}
     card = model.card | {name: value for name, value in given.items() if value is not None}
     made = HubModel.of(replace(model, card=card))
-    home, is_native = found if found.is_dir() else found.parent, native.recognizes(found)
     if not is_native:
         native.save(made.stored(), folder, overwrite=True)
     # Beside a file in another format, such as an archive among downloads, may be texts that are not of this model.
     has_texts = is_native or found.is_dir()
-    for name in (*(native.FILES if is_native else ()), *((LICENSE,) if has_texts else ())):
-        if (home / name).is_file():
-            shutil.copyfile(home / name, folder / name)
+    if has_texts:
+        _copy(home, folder, [LICENSE])
     title = card.get("name", repository.partition("/")[2])
     readme = made.generate_model_card(repository=repository, title=title)
     text = str(readme)
@@ -251,6 +254,22 @@ def prepare(path: str | Path, repository: str, folder: Path, license: str | None
             )
         text = own if own.startswith("---") else f"---\n{readme.data}\n---\n\n{own}"
     (folder / "README.md").write_text(text, encoding="utf-8", newline="\n")
+
+
+def _copy(home: Path, folder: Path, names: Iterable[str]) -> None:
+    """Copies those of the files that are there."""
+    for name in names:
+        if (home / name).is_file():
+            shutil.copyfile(home / name, folder / name)
+
+
+def _load_copy(folder: Path, path: str | Path) -> Model:
+    """Loads the copy of a model: the original may change meanwhile. The errors name the files of the original."""
+    try:
+        return formats.load(folder)
+    except InputError:
+        formats.load(path)
+        raise
 
 
 def _read_text(file: Path) -> str:

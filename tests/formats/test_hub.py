@@ -439,6 +439,29 @@ def test_a_readme_in_another_encoding(trained, tmp_path):
         hub.prepare(trained, "user/oak", tmp_path / "made", None, None)
 
 
+def test_what_is_sent_was_checked_even_if_the_model_is_replaced_meanwhile(trained, tmp_path, monkeypatch):
+    load, weights = formats.load, trained / "model" / "model.safetensors"
+    whole = weights.read_bytes()
+
+    def load_before_a_change(path: Path) -> Model:
+        model = load(path)
+        weights.write_bytes(whole[:-1])
+        return model
+
+    monkeypatch.setattr(formats, "load", load_before_a_change)
+    (tmp_path / "made").mkdir()
+    hub.prepare(trained, "user/oak", tmp_path / "made", None, None)
+    assert (tmp_path / "made" / "model.safetensors").read_bytes() == whole
+
+
+def test_a_damaged_model_is_named_where_it_is(trained, tmp_path):
+    weights = trained / "model" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    (tmp_path / "made").mkdir()
+    with refused(weights):
+        hub.prepare(trained, "user/oak", tmp_path / "made", None, None)
+
+
 def test_a_model_of_another_format_is_sent_as_ours(tmp_path):
     source = DATA / "many_langs" / "both"
     hub.prepare(source, "user/oak", tmp_path, None, None)
