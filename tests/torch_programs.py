@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from tiny import CONFIG, tiny_model
+from tiny import CONFIG, tiny_model, write_tiny
 from torch import nn
 from torch.export import Dim
 
 from elmo import formats
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
+from elmo.integrations import allennlp
 from elmo.model.bilm import BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.elmo import Elmo
@@ -145,6 +146,20 @@ def a_compiled_network_gives_the_same_numbers_and_gradients() -> None:
         torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-6)
 
 
+def a_compiled_stand_in_of_allennlp_gives_the_same_numbers(folder: Path) -> None:
+    files = write_tiny(folder / "model")
+    for words in (None, ["oak", "the", "grows"]):
+        network = allennlp.Elmo(*files, 2, dropout=0.0, vocab_to_cache=words)
+        compiled = torch.compile(network, backend="aot_eager")
+        for sentences in (SENTENCES, [["oak"]]):
+            char_ids = allennlp.batch_to_ids(sentences)
+            word_ids = None if words is None else torch.ones(char_ids.shape[:2], dtype=torch.long)
+            given, wanted = compiled(char_ids, word_ids), network(char_ids, word_ids)
+            torch.testing.assert_close(given, wanted, rtol=1e-5, atol=1e-6)
+    encoder = network._elmo_lstm._token_embedder
+    torch.testing.assert_close(torch.compile(encoder, backend="aot_eager")(char_ids), encoder(char_ids))
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     for name in MODELS:
@@ -155,4 +170,5 @@ if __name__ == "__main__":
     a_packed_model_is_not_exported()
     a_network_around_an_elmo_is_exported_as_a_whole()
     a_compiled_network_gives_the_same_numbers_and_gradients()
+    a_compiled_stand_in_of_allennlp_gives_the_same_numbers(Path(sys.argv[1]))
     sys.stdout.write("all done\n")

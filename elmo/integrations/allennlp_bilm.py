@@ -20,7 +20,7 @@ from elmo.integrations.originals import (
     missing_name_line,
     public_names,
 )
-from elmo.model.bilm import BiLM
+from elmo.model.bilm import BiLM, uncompiled
 from elmo.text.characters import END_WORD, PADDING, encode_words
 from elmo.text.marks import BOS, EOS
 from elmo.types import Batch, LstmState
@@ -72,6 +72,9 @@ class _ElmoCharacterEncoder(StandIn):
 
     def forward(self, inputs: Tensor) -> dict[str, Tensor]:
         """Returns `token_embedding` (B, T + 2, P) of characters (B, T, 50), and `mask` (B, T + 2)."""
+        return uncompiled(self._forward, inputs)
+
+    def _forward(self, inputs: Tensor) -> dict[str, Tensor]:
         char_ids, lengths = _bounded_characters(inputs, self._characters)
         vectors = self.token_encoder(char_ids.long().flatten(0, 1)).view(*char_ids.shape[:2], -1)
         mask = torch.arange(char_ids.shape[1], device=lengths.device) < lengths[:, None]
@@ -123,6 +126,9 @@ class _ElmoBiLm(StandIn):
 
         `word_inputs` is used if all its words are cached, else `inputs`.
         """
+        return uncompiled(self._forward, inputs, word_inputs)
+
+    def _forward(self, inputs: Tensor | None, word_inputs: Tensor | None) -> dict[str, Any]:
         if word_inputs is not None and self._word_embedding is not None and self._all_known(word_inputs):
             tokens, lengths = self._word_embedding(word_inputs), (word_inputs > 0).sum(dim=1)
             begin, end = self._encode([BOS, EOS])

@@ -7,7 +7,8 @@
 
 import copy
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -23,6 +24,7 @@ from elmo.model.word_cnn import PackedWordCnn, WordCnn
 from elmo.model.word_table import WordTable
 from elmo.types import Batch, BiLMOutput, LstmState
 
+T = TypeVar("T")
 TokenEncoder = CharCnn | PackedCharCnn | WordTable | WordCnn | PackedWordCnn
 
 
@@ -84,10 +86,7 @@ class BiLM(nn.Module):
 
         Raises InputError if the batch has another number of ids per token than the model reads.
         """
-        if torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting():
-            # torch.compile would gain nothing here: products and gradients are already written by hand.
-            return torch.compiler.disable(self._forward)(batch, state)  # type: ignore[call-arg]
-        return self._forward(batch, state)
+        return uncompiled(self._forward, batch, state)
 
     def _forward(self, batch: Any, state: LstmState | None) -> BiLMOutput:
         if not isinstance(batch, Batch):
@@ -194,6 +193,16 @@ def _packed_encoder(
     if isinstance(encoder, WordCnn):
         return PackedWordCnn(encoder, precision, library, release)
     return (encoder if release else copy.deepcopy(encoder)).float()  # a table of words has no products
+
+
+def uncompiled(function: Callable[..., T], *arguments: Any) -> T:
+    """Calls a function of a biLM, which torch.compile leaves as it is.
+
+    It would gain nothing: products and gradients are already written by hand.
+    """
+    if torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting():
+        function = torch.compiler.disable(function)  # type: ignore[call-arg]
+    return function(*arguments)
 
 
 def tokens_mask(lengths: Int[Tensor, " B"], width: int) -> Bool[Tensor, "B T"]:
