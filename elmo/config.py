@@ -31,7 +31,7 @@ MOST_BYTES, MOST_TOML = 1 << 30, 1 << 20
 """The most bytes of a file that is read as a whole, and of a recipe."""
 MOST_DOTS = 100
 """The most dots in a key of TOML, whose parser takes seconds for ten thousand of them."""
-KINDS = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}
+KINDS = {str: "a string", int: "a whole number", float: "a number", bool: "true or false", dict: "a table"}
 """The types of settings, as errors name them."""
 RECIPES = Path(__file__).parent / "recipes"
 """The packaged recipes of pretraining."""
@@ -273,7 +273,7 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
             parsed: dict[str, Any] = tomllib.loads(f"value = {text}")
         except (ValueError, RecursionError):  # also of a number with thousands of digits
             parsed = {}
-        value = parsed.get("value")
+        value: Any = parsed.get("value")
         if len(parsed) != 1 or isinstance(value, date | time):  # a text of several lines may parse as several keys
             value = text
         for part in reversed(key.split(".")):

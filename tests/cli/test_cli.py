@@ -321,7 +321,7 @@ def test_senses(models, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "parts"),
     [
-        (("streams=many",), ("streams", "'many'", "int")),
+        (("streams=many",), ("streams", "'many'", "whole number")),
         (("stream=4",), ("unknown key 'stream'", "streams")),
         (("optim.rate=1",), ("unknown key 'optim.rate'", "lr")),
         (("optim.name=sgd",), ("optim.name", "'sgd'", "'adamw', 'muon', 'adagrad'")),

@@ -196,7 +196,7 @@ def test_native_save_never_replaces_a_folder_that_holds_something_else(tmp_path)
         ({"model": {"lstm": {"dim": 10**18}, "char_cnn": {}}}, "no network has these sizes .*damaged, or not a model"),
         ({"model": {"lstm": {"projection_dim": 10**30}, "char_cnn": {}}}, r"projection_dim is 10+; a number that 64"),
         ({"text": 5}, "text is 5; a table is expected"),
-        ({"card": []}, r"card is \[\]; dict is expected"),
+        ({"card": []}, r"card is \[\]; a table is expected"),
         ({"mixes": 3}, "mixes is 3; a list is expected"),
         ({"mixes": [3]}, r"mixes\[0\] is 3; a table is expected"),
         ({"mixes": [{"name": "input", "scalars": [0.0], "gamma": 1.0}]}, "mix 'input' has 1 weights; 3 are expected"),
