@@ -24,16 +24,6 @@ An option may stand before or after the files. A setting has no dashes: `section
 says what to do, and the exit code is 2. It is 1 if training cannot continue or memory runs out, and 130 after Ctrl-C.
 """
 DEFAULT = re.compile(r"\s*\(default: ([^()]*(?:\([^()]*\))?[^()]*)\)$")
-KINDS = {
-    "bool": "`true` or `false`",
-    "int": "an integer",
-    "int | None": "an integer, or `none`",
-    "float": "a number",
-    "float | None": "a number, or `none`",
-    "str": "a string",
-    "tuple[str, ...]": "a list of strings",
-}
-"""What a setting without a description is."""
 
 
 def page() -> str:
@@ -147,7 +137,7 @@ def settings(module: str, name: str) -> Iterator[tuple[str, str, str]]:
         kinds = re.findall(r"'([^']*)'", setting.kind) if setting.kind.startswith("Literal") else []
         one_of = f"One of {', '.join(f'`{kind}`' for kind in kinds)}." if kinds else ""
         meaning = " ".join(filter(None, (setting.about, one_of)))
-        yield f"`{setting.name}`", escaped(meaning or KINDS.get(setting.kind, "")), value_of(values, setting.name)
+        yield f"`{setting.name}`", escaped(meaning), value_of(values, setting.name)
 
 
 def defaults_of(kind: type[Any]) -> dict[str, Any]:

@@ -24,9 +24,13 @@ class LstmConfig:
     projection_dim: int = 512
     """The output size per layer and direction (P)."""
     n_layers: int = 2
+    """The number of LSTM layers (L)."""
     cell_clip: float | None = 3.0
+    """The largest magnitude of a memory cell; none means no limit."""
     proj_clip: float | None = 3.0
+    """The largest magnitude of a projected output; none means no limit."""
     use_skip_connections: bool = True
+    """Whether the input of a layer, except the first, is added to its output."""
     forget_bias: float = 1.0
     """The number that is added to the forget gate at run time."""
     always_project: bool = False
@@ -51,13 +55,17 @@ class CharCnnConfig:
     """Sizes of the character CNN, with the names of `options.json`."""
 
     embedding_dim: int = 16
+    """The size of a character's vector (E)."""
     filters: tuple[tuple[int, int], ...] = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
     """The width in characters and the number of filters of every convolution."""
     n_highway: int = 2
+    """The number of highway layers."""
     n_characters: int = 262
     """The rows of the character embedding, including row 0 for padding."""
     max_characters_per_token: int = 50
+    """The most ids of a word, its two marks included; longer words are cut."""
     activation: Literal["relu", "tanh"] = "relu"
+    """The function that is applied to the largest value of each filter."""
 
     def __post_init__(self) -> None:
         if min((number for pair in self.filters for number in pair), default=0) < 1:
@@ -91,6 +99,7 @@ class WordCnnConfig:
     n_words: int = 0
     """The rows of the table of words, including row 0 for padding; 0 means that there is no table."""
     word_dim: int = 0
+    """The size of a word's vector."""
     char_cnn: CharCnnConfig | None = None
     """The character part, without a projection of its own."""
 

@@ -31,8 +31,11 @@ class TrainConfig:
     """All settings of a run. Texts are files or patterns; `.gz` and `.xz` are decompressed."""
 
     train: tuple[str, ...]
+    """The text files to train on, or patterns of them."""
     output: str
+    """The folder of the run; the model is its folder `model`."""
     heldout: tuple[str, ...] = ()
+    """The text files, or patterns of them, to measure perplexity on."""
     init_from: str | None = None
     """A model whose weights the run starts from; `model` is then its configuration."""
     init_vocab: InitVocab = "keep"
@@ -40,7 +43,9 @@ class TrainConfig:
     vocab: str | None = None
     """A vocabulary file; by default the vocabulary is counted from the training text."""
     vocab_size: int = 50_000
+    """The most words that the model predicts, special ones included."""
     min_count: int = 2
+    """The fewest occurrences of a known word; rarer words are unknown."""
     text: TextConfig = field(default_factory=TextConfig)
     model: BiLMConfig = SMALL
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
@@ -53,14 +58,17 @@ class TrainConfig:
     window: int = 20
     """The tokens of backpropagation through time; the state is carried to the next window."""
     epochs: float = 1.0
+    """How many times the text is read; 0.5 reads half of it."""
     max_words: int | None = None
     """The number of words (sentence ends included) after which training stops, if that is before `epochs`."""
     evaluate_words: int | None = 20_000
-    """The number of held-out words for perplexities during training; null means all."""
+    """The number of held-out words for perplexities during training; none means all."""
     seed: int = 1
+    """The seed of all random numbers."""
     ids: str | None = None
     """A folder for the text as ids, which runs on the same text may share; by default `text` in the run's folder."""
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
+    """The precision of products, as Lightning names it; the weights are float32 with both."""
     compiled: bool = True
     """Whether to compile the LSTM's steps, given a C compiler: faster on a CPU, with different last bits. A run records
     what it did and keeps to it."""
@@ -71,8 +79,11 @@ class TrainConfig:
     deterministic: bool = False
     """Whether a GPU sorts the rows of tables that it adds, so that two runs are equal bit for bit; somewhat slower."""
     accelerator: str = "auto"
+    """The kind of device as Lightning names it, `cpu` or `cuda`; `auto` takes a GPU if there is one."""
     devices: int = 1
+    """The number of processes on each machine; with `cuda`, each has a GPU."""
     nodes: int = 1
+    """The number of machines."""
     wait_minutes: float = 30.0
     """The minutes that a process waits for another; while words are counted it is a day."""
     prefetch: bool = True

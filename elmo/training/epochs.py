@@ -43,7 +43,9 @@ class EpochConfig:
     minutes: float | None = None
     """The time limit over all parts of a resumed run, after which the current epoch is cut short and scored."""
     optimizer: Literal["adam", "adamw", "adadelta", "adagrad"] = "adam"
+    """The optimizer; only Adam and AdamW use `betas`, and only Adadelta uses `rho`."""
     lr: float = 1e-3
+    """The learning rate at the start."""
     betas: tuple[float, float] = (0.9, 0.999)
     """The coefficients of Adam's running averages."""
     rho: float = 0.95
@@ -63,6 +65,7 @@ class EpochConfig:
     decay_patience: int = 0
     """The epochs without a better score before the rate falls; 0 means no decay."""
     checkpoint_minutes: float = 2.0
+    """The minutes between two checkpoints."""
 
     def __post_init__(self) -> None:
         where = "training."

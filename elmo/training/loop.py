@@ -47,8 +47,11 @@ class LoopConfig:
     accumulate: int = 1
     """The number of batches per step."""
     log_steps: int = 50
+    """The steps between two entries of the log."""
     evaluate_steps: int = 1000
+    """The steps between two evaluations on held-out text."""
     checkpoint_steps: int = 1000
+    """The steps between two checkpoints."""
     checkpoint_minutes: float = 10.0
     """A checkpoint is written when either interval has passed, and before the first evaluation."""
 

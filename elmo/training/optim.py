@@ -19,6 +19,7 @@ class OptimConfig:
     """The optimizer (AdamW, Muon for matrices and AdamW for the rest, or Adagrad as in the paper), and its schedule."""
 
     name: Literal["adamw", "muon", "adagrad"] = "adamw"
+    """The optimizer; with `muon`, AdamW updates all that is no matrix."""
     lr: float = 4e-3
     """The peak learning rate. Muon's two parts share it, since its steps are scaled to the size of AdamW's."""
     betas: tuple[float, float] = (0.9, 0.98)
@@ -26,9 +27,9 @@ class OptimConfig:
     weight_decay: float = 0.01
     """The weight decay of AdamW and Muon."""
     vector_decay: float | None = None
-    """The weight decay of biases and of the embedding of characters; null means `weight_decay`."""
+    """The weight decay of biases and of the embedding of characters; none means `weight_decay`."""
     table_decay: float | None = None
-    """The weight decay of the rows of a softmax; null means `weight_decay`."""
+    """The weight decay of the rows of a softmax; none means `weight_decay`."""
     initial_accumulator: float = 1.0
     """Adagrad's sum of squares before the first step."""
     warmup_steps: int = 100

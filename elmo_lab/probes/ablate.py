@@ -80,12 +80,15 @@ class AblateConfig:
     recipes: tuple[str, ...] = ("snli", "srl", "ner-wnut17")
     """The task recipes, which are names of packaged ones, or files."""
     analyses: tuple[Analysis, ...] = ("places", "layers", "gamma", "types")
+    """The parts of ELMo to leave out: places, layers, the scale `gamma`, or static vectors (`types`)."""
     seeds: tuple[int, ...] = (1,)
+    """The seeds of each arm, whose scores are means over them."""
     place: Place = "paper"
     """The place where the analyses `layers`, `gamma` and `types` use ELMo."""
     settings: tuple[str, ...] = ()
     """Settings for all runs, as `section.key=value`; they override the recipes."""
     own_settings: tuple[OwnSettings, ...] = ()
+    """Settings for the runs of one recipe, as tables of `recipe` and `settings`; they override `settings`."""
     data: str | None = None
     """The folder of the recipes' data files."""
     vectors: str | None = None

@@ -39,6 +39,7 @@ class EfficiencyConfig:
     fractions: tuple[float, ...] = (0.01, 0.1, 1.0)
     """The parts of the training examples, as fractions of all."""
     seeds: tuple[int, ...] = (1,)
+    """The seeds of each arm, whose scores are means over them."""
     place: Place = "paper"
     """The place where the network uses ELMo."""
     settings: tuple[str, ...] = ()

@@ -63,7 +63,9 @@ class NeighborsConfig:
     text: str
     """The file to search: a text (.gz, .xz), CoNLL-U (`.conllu`), FASTA (`.fasta`), or a `NAME.data.xml`."""
     queries: tuple[NeighborQuery, ...]
+    """The queries, as tables of `sentence` (its tokens, separated by spaces) and `word`."""
     k: int = 3
+    """The number of neighbours of each query at each layer."""
     any_word: bool = False
     """Whether all tokens are candidates, not only the same word."""
     layers: tuple[int, ...] | None = None

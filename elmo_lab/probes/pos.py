@@ -54,8 +54,11 @@ class PosConfig:
     """The data, and how the classifiers are trained."""
 
     train: str
+    """The file of tagged sentences to train on."""
     dev: str
+    """The file of tagged sentences that choose the epoch."""
     test: str | None = None
+    """A file of tagged sentences to test on."""
     tags: Literal["upos", "xpos"] = "xpos"
     """The column with the tags in CoNLL-U files."""
     token_column: int = 0
@@ -69,7 +72,9 @@ class PosConfig:
     mix: tuple[float, ...] | None = None
     """The weights of the layers in the mix, one per layer; by default they are equal."""
     epochs: int = 10
+    """The number of epochs; each layer keeps its best one."""
     lr: float = 3e-3
+    """The learning rate of Adam."""
     seed: int = 1
     """The seed for the order of the sentences."""
     limit: int | None = None

@@ -63,6 +63,7 @@ class WsdConfig:
     state: StatePolicy = "reset"
     """The LSTM state at the start of a sentence: `carry` is the state after the preceding sentences of its text."""
     precision: Precision = "float32"
+    """The precision of matrix products, as for `elmo embed`."""
     batch_tokens: int | None = None
     """The tokens of a batch; by default as many as fit into the embedder's memory."""
     mix: tuple[float, ...] | None = None
@@ -70,6 +71,7 @@ class WsdConfig:
     limit: int | None = None
     """The number of training sentences that are used; by default all."""
     checkpoint_minutes: float = 1.0
+    """The minutes between two checkpoints."""
 
     def __post_init__(self) -> None:
         if not self.tests:

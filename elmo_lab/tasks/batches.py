@@ -15,6 +15,7 @@ class BatchConfig:
     """The limits of a batch, which ends at the first one that it reaches."""
 
     examples: int = 32
+    """The most examples of a batch."""
     tokens: int | None = 4096
     """The most tokens of all sentences in a batch, padding included; a longer example is a batch of its own."""
 

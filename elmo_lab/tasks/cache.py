@@ -46,6 +46,7 @@ class CacheConfig:
     folder: str | None = None
     """The folder of the layers; by default `layers` in elmo's cache (`ELMO_CACHE`)."""
     dtype: Literal["float16", "float32"] = "float16"
+    """The type of the stored numbers."""
     limit: str | int = "40GB"
     """The most space for the layers of one model; a run that needs more fails before it computes."""
     enabled: bool = True

@@ -33,9 +33,11 @@ class CharactersConfig:
     """The task's own character CNN; the defaults are those of the paper's NER model (supplement, sec. A.7)."""
 
     embedding_dim: int = 16
+    """The size of a character's vector."""
     filters: tuple[tuple[int, int], ...] = ((3, 128),)
     """The width in characters and the number of filters of every convolution; if empty, there is no character CNN."""
     n_highway: int = 0
+    """The number of highway layers."""
     max_characters: int = 50
     """The most characters of a word, its two marks included; longer words are cut."""
 
@@ -74,6 +76,7 @@ class InputConfig:
     """Whether to train the vectors of the file with the network. Without a file, vectors are always trained."""
     characters: CharactersConfig | None = None
     elmo: Literal["none", "input", "output", "both"] = "none"
+    """The places where the network uses ELMo."""
     model: str = "default"
     """The biLM: a path or name, as for `elmo embed`."""
     layers: Literal["mix", "top", "average", "types"] = "mix"

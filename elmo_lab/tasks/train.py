@@ -58,10 +58,15 @@ class TaskConfig:
     """The settings of a run: a task, its data, the network and how it is trained."""
 
     task: str
+    """The name of the task."""
     train: str
+    """The file of examples to train on."""
     dev: str
+    """The file of examples that choose the epoch."""
     output: str
+    """The folder of the run."""
     test: str | None = None
+    """A file of examples to test on."""
     data: str | None = None
     """The folder for `train`, `dev`, `test` and `inputs.vectors`, if they are not in the working directory."""
     inputs: InputConfig = field(default_factory=InputConfig)
@@ -71,11 +76,13 @@ class TaskConfig:
     batch: BatchConfig = field(default_factory=BatchConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     seeds: tuple[int, ...] = (1,)
+    """The seeds; each trains a network of its own."""
     max_train: int | None = None
     """The most examples to train on, drawn at random, the same for all seeds. A smaller number draws a subset."""
     train_fraction: float = 1.0
     """The fraction of the examples to train on, drawn in the same way; the lower of both limits counts."""
     accelerator: str = "auto"
+    """The kind of device as Lightning names it, `cpu` or `cuda`; `auto` takes a GPU if there is one."""
 
     def __post_init__(self) -> None:
         configs.check_lists(self, ("seeds",))

@@ -54,9 +54,13 @@ class CoveConfig:
     source: str
     """The file in the language whose words get vectors."""
     target: str
+    """The file of the translations."""
     heldout_source: str
+    """A file like `source` to measure perplexity on, which chooses the epoch."""
     heldout_target: str
+    """The file of its translations."""
     output: str
+    """The folder of the run; the encoder is its folder `model`."""
     vectors: str | None = None
     """The file of the encoder's word vectors, in GloVe's text format, which stay fixed; without it, they are learned.
 
@@ -77,7 +81,9 @@ class CoveConfig:
     training: EpochConfig = field(default_factory=lambda: EpochConfig(epochs=10, patience=2, decay_patience=1))
     batch: BatchConfig = field(default_factory=BatchConfig)
     seed: int = 1
+    """The seed of all random numbers."""
     accelerator: str = "auto"
+    """The kind of device as Lightning names it, `cpu` or `cuda`; `auto` takes a GPU if there is one."""
 
     def __post_init__(self) -> None:
         configs.check_range(self, ("vocab_size",), 1 + len(SPECIAL))

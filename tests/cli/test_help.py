@@ -1,16 +1,34 @@
 """The page of commands is what the commands say, and help comes at once."""
 
+import argparse
 import subprocess
 import sys
+from collections.abc import Iterator
 
 from docs import commands
 from elmo import formats
-from elmo.cli import arguments
+from elmo.cli import arguments, build_parser
+from elmo.cli.parser import Parser
+from elmo.cli.settings import settings_of
 from elmo.terminal import print_table
 
 
 def test_page_has_what_the_commands_say() -> None:
     assert commands.PAGE.read_text(encoding="utf-8") == commands.page(), "run `make commands`"
+
+
+def test_every_setting_is_described() -> None:
+    """A type, such as "an integer", does not say what a setting does."""
+    homes = {home for parser in parsers(build_parser()) if (home := parser.home()) is not None}
+    assert len(homes) > 5
+    assert not [(home, each.name) for home in homes for each in settings_of(*home) if not each.about]
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[Parser]:
+    """Every command and subcommand."""
+    for inner in commands.verbs_of(parser).values():
+        yield inner
+        yield from parsers(inner)
 
 
 def test_tables_show_every_character_and_as_wide_as_they_are(capsys, monkeypatch) -> None:
