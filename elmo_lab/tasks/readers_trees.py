@@ -48,8 +48,8 @@ def read_trees(path: Path, labels: int = 5, unlabelled: bool = False) -> list[Tr
 
     The Penn Treebank's escapes inside words are undone. In a file of JSON lines, with a `text` or `sentence` and a
     `label`, each sentence is a tree of one node. A label may be a fraction from 0 to 1, which is divided into classes
-    of equal width (Socher et al. 2013). With `unlabelled`, such a sentence may lack its label or have another; its
-    tree then has no node.
+    of equal width (Socher et al. 2013). With `unlabelled`, a sentence of JSON lines may lack its label, and labels may
+    be others; the tree then has no node.
     """
     first = next((line for _, line in numbered_lines(path) if line.strip(BLANK)), "")
     if first.lstrip().startswith(("{", "[")):
@@ -57,7 +57,7 @@ def read_trees(path: Path, labels: int = 5, unlabelled: bool = False) -> list[Tr
         found = [_row(record, path, number, labels, unlabelled) for number, record in json_records(path, irregular)]
         irregular.tell()
         return found
-    return [_tree(path, number, line, labels) for number, line in numbered_lines(path) if line.strip(BLANK)]
+    return [_tree(path, number, line, labels, unlabelled) for number, line in numbered_lines(path) if line.strip(BLANK)]
 
 
 def write_trees(path: Path, trees: Iterable[Tree | None]) -> None:
@@ -79,7 +79,7 @@ def _row(record: dict[str, Any], path: Path, number: int, labels: int, unlabelle
     return Tree(tokens, (Node(0, len(tokens), label),), number)
 
 
-def _tree(path: Path, number: int, line: str, labels: int) -> Tree:
+def _tree(path: Path, number: int, line: str, labels: int, unlabelled: bool) -> Tree:
     tokens: list[str] = []
     nodes: list[Node] = []
     is_open: list[int] = []  # the nodes that are not yet closed
@@ -88,7 +88,7 @@ def _tree(path: Path, number: int, line: str, labels: int) -> Tree:
         if nodes and not is_open:
             raise _broken_tree(path, number, f"has {part[0]!r} after the end of its tree")
         if label is not None:
-            if int(label) >= labels:
+            if int(label) >= labels and not unlabelled:
                 raise _broken_tree(path, number, f"has the label {label}; the labels are 0 to {labels - 1}")
             is_open.append(len(nodes))
             nodes.append(Node(len(tokens), len(tokens), int(label)))
@@ -105,7 +105,8 @@ def _tree(path: Path, number: int, line: str, labels: int) -> Tree:
                 raise _broken_tree(path, number, "has a phrase without a word")
     if is_open:
         raise _broken_tree(path, number, f"leaves {with_noun(len(is_open), 'bracket')} open")
-    return Tree(tuple(tokens), tuple(nodes), number)
+    are_known = all(node.label < labels for node in nodes)
+    return Tree(tuple(tokens), tuple(nodes) if are_known else (), number)
 
 
 def _broken_tree(path: Path, number: int, problem: str) -> InputError:

@@ -103,7 +103,7 @@ def read(path: Path) -> list[Sst5Example]:
 
 
 def read_all(path: Path) -> list[Sst5Example]:
-    """Reads like `read`, but sentences in JSON lines need no label."""
+    """Reads like `read`, but sentences need no label, and a tree may have others."""
     return [
         Sst5Example(tree.tokens, tree.nodes[0].label if tree.nodes else None, tree.nodes)
         for tree in read_trees(path, len(CLASSES), unlabelled=True)

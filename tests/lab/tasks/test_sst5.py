@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from refusals import refused
 from toy_inputs import read_both_ways as read
 from toy_inputs import toy_inputs
 
@@ -136,3 +137,19 @@ def test_labelled_text_without_trees_is_written_as_trees(tmp_path) -> None:
     sst5.write(out, examples, predictions(0, 2, 4))
     assert [(each.tokens, each.label) for each in sst5.read(out)] == [(("Rather", "dry", "."), 0), (("Fine",), 4)]
     assert out.read_text().splitlines()[1] == ""
+
+
+def test_prediction_needs_none_of_the_labels_of_a_tree(tmp_path) -> None:
+    """Such as those of a treebank with seven classes."""
+    path, out = tmp_path / "in.txt", tmp_path / "out.txt"
+    path.write_text("(6 (2 Rather) (2 dry))\n(1 (9 Fine) (2 bread))\n(1 (2 Old) (2 bread))\n")
+    with refused(path, "line 1", "0 to 4"):
+        sst5.read(path)
+    examples = sst5.read_all(path)
+    assert [(each.tokens, each.label) for each in examples] == [
+        (("Rather", "dry"), None), (("Fine", "bread"), None), (("Old", "bread"), 1)
+    ]  # fmt: skip
+    sst5.write(out, examples, predictions(1, 3, 4))
+    assert [(each.tokens, each.label) for each in sst5.read(out)] == [
+        (("Rather", "dry"), 1), (("Fine", "bread"), 3), (("Old", "bread"), 4)
+    ]  # fmt: skip
