@@ -1,5 +1,6 @@
 """Folders of runs: each has a record of its settings, belongs to one process at a time, and resumes with the same."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -36,11 +37,11 @@ def lock_folder(
             folder.rmdir()
 
 
-def holds_run(record: Path, besides: Sequence[str] = ()) -> bool:
+def holds_run(record: Path, besides: Sequence[str] = (), inside: Sequence[str] = ()) -> bool:
     """Returns whether the folder of `record`, a run's first file, holds a run; False if it is empty or missing.
 
-    Raises InputError if the folder is a file, or holds anything else than a run. A lock, unfinished files and the
-    names in `besides` do not count.
+    Raises InputError if the folder or one of its folders, `inside`, is a file, and if it holds anything else than a
+    run. A lock, unfinished files and the names in `besides` do not count.
     """
     folder = record.parent
     try:
@@ -52,6 +53,9 @@ def holds_run(record: Path, besides: Sequence[str] = ()) -> bool:
     # This is checked before the record, since another job of the queue may start the run in between.
     used = is_used(folder, besides)
     if record.exists():
+        for part in (folder / name for name in inside):
+            if os.path.lexists(part) and not part.is_dir():
+                raise InputError(f"{part}: is a file, but the run needs a folder there; move it out")
         return True
     if used:
         raise InputError(f"{folder}: the folder exists but holds no run; name another --output, or empty it")

@@ -95,7 +95,7 @@ def check_output(config: TrainConfig, may_exist: bool) -> None:
     """Refuses to overwrite a run, or to resume one with settings that must not change."""
     folder = Path(config.output)
     record = folder / "train.json"
-    if not holds_run(record, besides=(TEXT,)):
+    if not holds_run(record, besides=(TEXT,), inside=("model", "checkpoints", "tensorboard")):
         return
     checkpoint = newest_checkpoint(folder / "checkpoints")
     if checkpoint is None and native.recognizes(folder / "model"):  # a new run would replace it

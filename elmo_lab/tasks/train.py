@@ -384,7 +384,8 @@ def _record(task: Task, config: TaskConfig) -> RunRecord:
 def check_output(config: TaskConfig, resume: bool) -> None:
     """Raises InputError instead of overwriting a run, or continuing it with settings that would change its results."""
     record = Path(config.output) / CONFIG
-    if not holds_run(record):
+    seeds = [seed_folder(config, seed).name for seed in config.seeds]
+    if not holds_run(record, inside=[*seeds, *(f"{seed}/checkpoints" for seed in seeds)]):
         return
     if not resume:
         raise InputError(f"{record.parent}: holds a run; add --resume to continue it, or name another --output")

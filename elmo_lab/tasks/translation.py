@@ -139,7 +139,7 @@ def read_record(folder: Path) -> CoveConfig:
 
 def check_output(folder: Path, record: dict[str, Any], resume: bool) -> None:
     """Raises InputError instead of overwriting a run, or continuing it with other settings or files."""
-    if not holds_run(folder / RECORD):
+    if not holds_run(folder / RECORD, inside=(TRAINED, "checkpoints")):
         return
     if native.recognizes(folder / TRAINED):
         raise InputError(f"{folder}: the run is finished, and its model is {folder / TRAINED}; name another --output")

@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 from command import Command, run
-from refusals import refusal
+from refusals import refusal, refused
 from small_run import TINY, last_checkpoint, losses, metrics, model_bytes, texts
 
+from elmo import config as configs
 from elmo import formats
+from elmo.pretraining.checks import check_output
+from elmo.pretraining.settings import TrainConfig
 from elmo_lab.report.collect import collect
 
 STEPS = 80
@@ -292,6 +295,18 @@ def test_a_run_that_never_leaves_its_warmup_says_so(whole, tmp_path):
         done = run("train", *few, *more)
         assert done.returncode == 0, done.stderr
         assert "100 steps" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["model", "checkpoints", "tensorboard"])
+def test_a_file_in_the_place_of_a_folder_is_refused_before_the_work(tmp_path, name):
+    config = TrainConfig(train=("absent.txt",), heldout=(), output=str(tmp_path))
+    (tmp_path / "train.json").write_text(configs.to_json(config), encoding="utf-8")
+    (tmp_path / name).write_text("mine", encoding="utf-8")
+    with refused(tmp_path / name, "move"):
+        check_output(config, True)
+    (tmp_path / name).unlink()
+    (tmp_path / name).mkdir()
+    check_output(config, True)
 
 
 def test_resume_of_a_damaged_record(tmp_path):

@@ -443,3 +443,16 @@ def test_vectors_that_are_not_read_need_not_be_there(tmp_path: Path) -> None:
     inputs = {"vectors": "nowhere.txt", "static": False, "elmo": "input"}
     report = train.train_task(run_config(tmp_path, inputs=inputs, seeds=[1]), quiet=True)
     assert len(report.rows) == 1
+
+
+@pytest.mark.parametrize("name", ["seed-2", "seed-1/checkpoints"])
+def test_a_file_in_the_place_of_a_folder_is_refused_before_the_work(tmp_path: Path, name: str) -> None:
+    config = run_config(tmp_path, seeds=[1, 2])
+    folder = Path(config.output)
+    (folder / "seed-1").mkdir(parents=True)
+    (folder / "config.json").write_text(configs.to_json(config), encoding="utf-8")
+    (folder / name).write_text("mine", encoding="utf-8")
+    with refused(folder / name, "move"):
+        train.check_output(config, resume=True)
+    (folder / name).unlink()
+    train.check_output(config, resume=True)

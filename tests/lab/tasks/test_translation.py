@@ -191,6 +191,20 @@ def test_command_resumes_and_says_what_it_made(tmp_path: Path) -> None:
     refusal(run("cove", "--output", config.output, "--resume"), "finished")
 
 
+@pytest.mark.parametrize("name", ["model", "checkpoints"])
+def test_a_file_in_the_place_of_a_folder_is_refused_before_the_work(tmp_path: Path, name: str) -> None:
+    config = toy(tmp_path)
+    folder = Path(config.output)
+    folder.mkdir()
+    record = {"config": configs.to_dict(config), "sha256": {}}
+    (folder / "cove.json").write_text(configs.as_json(record), encoding="utf-8")
+    (folder / name).write_text("mine", encoding="utf-8")
+    with refused(folder / name, "move"):
+        translation.check_output(folder, record, resume=True)
+    (folder / name).unlink()
+    translation.check_output(folder, record, resume=True)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
