@@ -2,11 +2,13 @@
 
 import json
 import platform
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import torch
@@ -22,6 +24,7 @@ KINDS = {
     "name": str, "version": str, "settings": dict, "rows": list, "argv": list, "versions": dict, "machine": dict
 }  # fmt: skip
 """The types of the fields that every record has."""
+FILE_ADDRESS = re.compile("file:/", re.IGNORECASE)
 REMEDY = "produce the result again, or remove it"
 
 
@@ -102,12 +105,17 @@ def read(folder: Path) -> RunRecord:
 
 
 def without_folders(value: Any) -> Any:
-    """Removes this machine's folders from a value: absolute paths, also those of `key=path`, become their last part."""
+    """Removes this machine's folders from a value: absolute paths become their last part.
+
+    So do the addresses of files, `file:///folder/name`, and those after a key, `key=path`.
+    """
     if isinstance(value, Mapping):
         return {key: without_folders(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [without_folders(each) for each in value]
     if isinstance(value, str):
+        if FILE_ADDRESS.match(value):
+            return PurePosixPath(unquote(urlsplit(value).path)).name
         for kind in (PurePosixPath, PureWindowsPath):  # the result may come from another system
             if kind(value).is_absolute():
                 return kind(value).name

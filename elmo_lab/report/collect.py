@@ -3,16 +3,16 @@
 Names are relative to the given folders, so that no other part of a machine's paths gets into a report.
 """
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from elmo.config import parse_json, read_regular
 from elmo.errors import InputError
 from elmo_lab import record
-from elmo_lab.record import RunRecord
+from elmo_lab.record import REMEDY, RunRecord
 from elmo_lab.report import pretraining
 from elmo_lab.report.pretraining import PretrainingRun
 
@@ -114,11 +114,18 @@ def _add_file(results: Results, path: Path, name: str) -> bool:
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """Reads the JSON object of a file; it is empty if the file is something else, or too large for a result."""
+    """Reads the JSON object of a file; it is empty if the file is something else, or too large for a result.
+
+    Raises InputError for a damaged file that has most of a result's keys.
+    """
     if path.suffix != ".json" or not path.is_file() or path.stat().st_size > LARGEST:
         return {}
+    content = read_regular(path)
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
+        values = parse_json(content)
+    except ValueError as error:
+        for keys in (PERPLEXITY, EVALUATION):
+            if sum(f'"{key}"'.encode() in content for key in keys) >= len(keys) - 1:
+                raise InputError(f"{path}: not valid JSON ({error}); {REMEDY}") from error
         return {}
     return values if isinstance(values, dict) else {}

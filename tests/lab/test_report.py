@@ -205,6 +205,27 @@ def test_a_file_that_was_named_and_has_no_results_is_an_error(tmp_path: Path, co
         collect([tmp_path / "run", tmp_path / "cut.json"])
 
 
+MEASURED = {"text": ["a.txt"], "vocabulary": {"size": 9, "sha256": ""}, "perplexity": {"carry": {"mean": 7.0}}}
+EVALUATED = {"task": "ner", "version": "1", "examples": 3, "members": 1, "f1": 70.0}
+
+
+@pytest.mark.parametrize("values", [MEASURED, EVALUATED], ids=["perplexity", "evaluation"])
+@pytest.mark.parametrize("damage", ["cut", "with a line before", "a damaged byte"])
+def test_a_damaged_output_in_a_folder_is_named(tmp_path: Path, values: dict[str, Any], damage: str) -> None:
+    plant(tmp_path / "run", "snli", 70.0, 69.0)
+    whole = json.dumps(values, indent=2)
+    damaged = {"cut": whole[:-20], "with a line before": f"reading\n{whole}", "a damaged byte": whole}[damage].encode()
+    path = tmp_path / "out.json"
+    path.write_bytes(damaged.replace(b"a", b"\xff", 1) if damage == "a damaged byte" else damaged)
+    with refused(path, "JSON", "again"):
+        collect([tmp_path])
+
+
+def test_an_output_as_powershell_saves_it_is_read(tmp_path: Path) -> None:
+    (tmp_path / "out.json").write_text(json.dumps(MEASURED), encoding="utf-16")
+    assert [file.values for file in collect([tmp_path]).perplexities] == [MEASURED]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
 def test_links_are_followed_once(tmp_path: Path) -> None:
     plant(tmp_path / "disk" / "one", "snli", 70.0, 69.0)

@@ -198,6 +198,13 @@ def test_a_report_shows_no_folder_of_the_machine_that_made_a_result() -> None:
     assert without_folders("corpus/*.txt") == "corpus/*.txt"
     overrides = ["inputs.vectors=/home/me/v.txt", r"--model=C:\Users\me\small", "k=x=/home/y", "text=a/b=c", "lr=1e-3"]
     assert without_folders(overrides) == ["inputs.vectors=v.txt", "--model=small", "k=x=y", "text=a/b=c", "lr=1e-3"]
+    addresses = [
+        "file:///home/me/my%20text.txt",
+        "--data=FILE:///C:/Users/me/data/",
+        "file://host/me/v.txt",
+        "s3://b/v.txt",
+    ]
+    assert without_folders(addresses) == ["my text.txt", "--data=data", "v.txt", "s3://b/v.txt"]
 
 
 def test_what_is_shipped_has_names_for_every_system() -> None:
