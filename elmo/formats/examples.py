@@ -1,12 +1,16 @@
 """Examples in a model's language: the sentence of its card, and those with which the page of `elmo explore` begins."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from elmo import config
 from elmo.errors import InputError
+from elmo.text.tokenizer import TextConfig
 
+TAG = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
+"""A language tag such as `en` or `pt-BR`, as HTML and the Hub expect it; "English" is none."""
 KEY = "examples"
 """The key of `PageExamples` in a model's card."""
 SENTENCES = {
@@ -33,6 +37,16 @@ SENTENCES = {
     "zh": "她 写 了 一 部 戏剧 。",
 }
 WORDS = 4
+
+
+def spoken(card: Mapping[str, Any], text: TextConfig | None) -> str | None:
+    """Returns the language that a model's card names, or that of its tokenizer, or None if neither is a language tag.
+
+    Tokens between spaces, and spaCy's rules for several languages (`xx`), have no language.
+    """
+    own = text.language if text is not None and text.tokens == "spacy" and text.language != "xx" else None
+    named = card.get("language") or own
+    return named if isinstance(named, str) and TAG.fullmatch(named) else None
 
 
 def example(language: str | None, words: Sequence[str] = ()) -> list[str]:

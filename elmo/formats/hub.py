@@ -20,7 +20,7 @@ from elmo.config import read_regular
 from elmo.disk.files import real_path
 from elmo.errors import InputError, pip_line
 from elmo.formats import native
-from elmo.formats.examples import example
+from elmo.formats.examples import example, spoken
 from elmo.formats.pull import is_offline
 from elmo.formats.stored import Model, check_finite
 from elmo.model.bilm import BiLM
@@ -179,8 +179,8 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
         if perplexity := _perplexity(beside.card):
             facts.append(("perplexity on the held-out text", perplexity))
         words = beside.vocabulary.words if beside.vocabulary is not None else ()
-        language = beside.card.get("language") or _spoken(beside.text)
-        sentence = example(language if isinstance(language, str) else None, words)
+        language = spoken(beside.card, beside.text)
+        sentence = example(language, words)
         values: dict[str, Any] = {"title": beside.card.get("name", "biLM"), "repository": "user/name", "facts": facts}
         values |= {
             "example": json.dumps(sentence, ensure_ascii=False),
@@ -215,11 +215,6 @@ def _perplexity(card: dict[str, Any]) -> str:
         if isinstance(row, dict)
     }
     return ", ".join(f"{means[p]:.1f} {how}" for p, how in policies.items() if isinstance(means.get(p), float))
-
-
-def _spoken(text: TextConfig | None) -> str | None:
-    """The tokenizer's language; None for tokens between spaces and for spaCy's rules for several languages (`xx`)."""
-    return text.language if text is not None and text.tokens == "spacy" and text.language != "xx" else None
 
 
 def prepare(path: str | Path, repository: str, folder: Path, license: str | None, language: str | None) -> None:

@@ -117,6 +117,8 @@ class Service:
             "dim": self.embedder.dim,
             "scores": self.scorer is not None,
             "index_tokens": None if self.index is None else self.index.record.tokens,
+            "language": examples.spoken(model.card, model.text),
+            "tokens": self.tokenizer.config.tokens,
         }
         """The fields of /info that are not in its clients' schema."""
         self.metrics = Metrics()

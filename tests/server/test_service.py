@@ -341,6 +341,22 @@ def test_a_body_that_is_not_announced_as_json_is_told_the_header(service):
     assert answer.json()["error"].startswith("the header content-type is not application/json")
 
 
+@pytest.mark.parametrize(
+    ("card", "text", "language", "tokens"),
+    [
+        ({}, None, None, "whitespace"),
+        ({}, TextConfig(language="de"), "de", "spacy"),
+        ({"language": "pt-BR"}, TextConfig("whitespace"), "pt-BR", "whitespace"),
+        ({"language": "German"}, None, None, "whitespace"),
+        ({"language": ["de", "fr"]}, TextConfig(language="xx"), None, "spacy"),
+    ],
+)
+def test_info_says_how_the_model_reads_text(tmp_path, card, text, language, tokens):
+    with running_service(tmp_path / "model", replace(tiny_model(), card=card, text=text)) as service:
+        info = asked(service, lambda client: client.get("/info")).json()["elmo"]
+    assert (info["language"], info["tokens"]) == (language, tokens)
+
+
 @pytest.mark.parametrize("precision", ["bfloat16", "int8", "int8-weights"])
 @pytest.mark.filterwarnings("ignore:precision")  # of processors that are faster with float32, which is used
 def test_vectors_have_the_precision_that_was_asked_for(tmp_path, precision):
