@@ -11,7 +11,7 @@ export OMP_NUM_THREADS ?= 2
 
 # The tests start many interpreters, so Python keeps what it compiles, whatever the environment says.
 PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal --durations=10
-INTEGRATIONS := tests/integrations $(addprefix tests/server/test_,page.py page_examples.py) tests/model/test_torch_programs.py tests/ops/test_interpreted.py \
+INTEGRATIONS := tests/integrations tests/page tests/server/test_page_examples.py tests/model/test_torch_programs.py tests/ops/test_interpreted.py \
   tests/bench/test_gpu_script.py $(addprefix tests/repository/test_,extras.py readme.py reference.py wheel.py)
 
 .PHONY: setup demo serve test test-lab test-integrations test-engines test-processes test-transformers test-lightning test-originals test-cpus test-emulated test-systems test-pythons lint types docs commands models model-wheels picture results release format clean

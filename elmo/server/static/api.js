@@ -3,7 +3,8 @@
 /** @typedef {{tokens: string[], layers: Float32Array[][]}} Read a sentence: `layers[layer][token]` is a vector */
 /** @typedef {{tokens: string[], sentence_ends: number[], forward: number[], backward: number[], known: boolean[]}} Scores */
 /** @typedef {{word: string, log_probability: number, forward: number, backward: number}} Substitute */
-/** @typedef {{layers: number, dim: number, scores: boolean, index_tokens: number | null}} Facts */
+/** @typedef {{layers: number, dim: number, scores: boolean, index_tokens: number | null}} Sizes */
+/** @typedef {Sizes & import("./texts.js").Reading} Facts the model and its way to read */
 /** @typedef {{model_id: string, model_sha: string, version: string, max_client_batch_size: number, elmo: Facts}} Info */
 
 const KEY = "elmo-key";

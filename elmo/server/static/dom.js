@@ -38,10 +38,10 @@ function filled(element, attributes, children) {
 
 /**
  * Announces a message to screen readers and, if `isShown`, shows it for a moment.
- * @param {string} text @param {boolean} [isShown] whether the message is also shown
+ * @param {string | (Node | string)[]} message @param {boolean} [isShown] whether the message is also shown
  */
-export function say(text, isShown = true) {
-  find("said").textContent = text;
+export function say(message, isShown = true) {
+  find("said").replaceChildren(...[message].flat());
   find("said").classList.toggle("unseen", !isShown);
   hush();
 }
@@ -130,36 +130,3 @@ export function examples(box, all, named, chosen) {
   const button = (/** @type {T} */ each) => h("button", { type: "button", onclick: () => chosen(each) }, named(each));
   box.replaceChildren(h("span", {}, "Examples:"), ...all.map(button));
 }
-
-/**
- * Returns a word for comparisons: words that look alike are equal, whatever their capitals, the form of their accents,
- * and the soft hyphens of copied pages.
- * @param {string} text @returns {string}
- */
-export const folded = (text) => text.normalize("NFC").replaceAll("\u00ad", "").toLowerCase();
-
-/** Returns the lines of a field that are not empty. @param {string} text @returns {string[]} */
-export const lines = (text) =>
-  text
-    .split("\n")
-    .map((line) => line.trim())
-    .filter((line) => line);
-
-const LONGEST_LINE = 160;
-/** The letters of the longest line that is one sentence; a longer line is a paragraph. */
-
-/**
- * Returns the sentences of a field: its lines, or the sentences of lines that are paragraphs.
- * @param {string} text @returns {string[]}
- */
-export const sentences = (text) => lines(text).flatMap((line) => (line.length > LONGEST_LINE ? segments(line) : [line]));
-
-/** @param {string} text @returns {string[]} its sentences, or the text itself if the browser cannot divide it */
-export function segments(text) {
-  if (!("Segmenter" in Intl)) return [text];
-  const parts = new Intl.Segmenter("en", { granularity: "sentence" }).segment(text);
-  return [...parts].map((part) => part.segment.trim()).filter((part) => part);
-}
-
-/** Joins words, without spaces before points and commas. @param {string[]} tokens @returns {string} */
-export const joined = (tokens) => tokens.join(" ").replaceAll(/ (?=[.,;:!?])/g, "");

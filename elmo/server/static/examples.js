@@ -126,4 +126,4 @@ club | The old cricket bat hung on the wall of the club.`,
   },
 ];
 
-export const EXAMPLES = { senses: SENSES, word: WORD, expects: EXPECTS, uses: USES };
+export const EXAMPLES = { language: "en", senses: SENSES, word: WORD, expects: EXPECTS, uses: USES };

@@ -1,10 +1,11 @@
 // Shows what the model expects: the surprisal of every token in both directions, and substitutes for a token.
 
 import { scores, substitutes } from "./api.js";
-import { calm, check, choices, examples, find, h, latest, lines, say, sentences, waits } from "./dom.js";
+import { calm, check, choices, examples, find, h, latest, say, waits } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
 import { takeaway } from "./save.js";
 import { get, set } from "./state.js";
+import { language, lines, quoted, sentences } from "./texts.js";
 
 /** @typedef {import("./api.js").Info} Info */
 
@@ -46,7 +47,7 @@ export function expects(info) {
     const { tokens, sentence_ends: ends } = scored[sentence];
     const end = ends.find((each) => each > token) ?? tokens.length;
     const begin = Math.max(0, ...ends.filter((each) => each <= token));
-    find("substitutes-title").textContent = `In the place of “${tokens[token]}”`;
+    find("substitutes-title").replaceChildren("In the place of “", quoted({}, tokens[token]), "”");
     find("substitutes-list").hidden = true; // the list is of another place until the answer comes
     const found = await substitutes(tokens.slice(begin, end), token - begin, side(), signal);
     if (signal.aborted) return;
@@ -54,13 +55,8 @@ export function expects(info) {
     find("substitutes-list").hidden = false;
     if (isAsked) panel.scrollIntoView({ block: "nearest" }); // on a phone, the panel lies below the screen
     isAsked = false;
-    say(
-      `Substitutes for ${tokens[token]}: ${found
-        .slice(0, 5)
-        .map(({ word }) => word)
-        .join(", ")}`,
-      false,
-    );
+    const best = found.slice(0, 5).map(({ word }) => word);
+    say(["Substitutes for ", quoted({}, tokens[token]), ": ", quoted({}, best.join(", "))], false);
   });
 
   const side = () => SIDES.map(([value]) => value).find((value) => value === get("side")) ?? "both";
@@ -76,12 +72,12 @@ export function expects(info) {
     find("expects-sentences").replaceChildren(...scored.map(drawn));
     if (focused) section.querySelector(`[data-word="${focused}"]`)?.focus();
     const unknown = scored.some(({ known }) => known.includes(false));
-    find("expects-note").textContent = unknown
-      ? "A hatched word is not in the model’s vocabulary. The model gives all unknown words one probability together, so it " +
-        "has no surprisal of its own."
-      : scored.length
-        ? ""
-        : "Type a sentence.";
+    const words = scored.reduce((sum, { tokens }) => sum + tokens.length, 0);
+    const read = `${scored.length} ${scored.length === 1 ? "sentence" : "sentences"}, ${words} tokens.`;
+    const hatched =
+      " A hatched word is not in the model’s vocabulary. The model gives all unknown words one probability together, so it " +
+      "has no surprisal of its own.";
+    find("expects-note").textContent = scored.length ? read + (unknown ? hatched : "") : "Type a sentence.";
     find("expects-key").hidden = find("expects-numbers").hidden = !scored.length;
     takeaway(find("expects-numbers"), [], "surprisal", () => [
       ["sentence", "token", "forward bits", "backward bits", "in vocabulary"],
@@ -100,14 +96,16 @@ export function expects(info) {
       isKnown
         ? h(
             "span",
-            { class: "bits", dir: "ltr", "--share": `${Math.min(100, (100 * value) / MOST_BITS).toFixed(0)}%` },
+            { class: "bits", dir: "ltr", "aria-hidden": "true", "--share": `${Math.min(100, (100 * value) / MOST_BITS).toFixed(0)}%` },
             `${arrow} ${value.toFixed(1)}`,
           )
-        : h("span", { class: "bits hatched", dir: "ltr" }, `${arrow} ?`);
+        : h("span", { class: "bits hatched", dir: "ltr", "aria-hidden": "true" }, `${arrow} ?`);
     const items = tokens.map((token, i) => {
       const [before, after] = [bits(forward[i]), bits(backward[i])];
       const place = `${number}.${i}`;
-      const said = `${token}: ${before.toFixed(1)} bits forward, ${after.toFixed(1)} bits backward`;
+      const said = known[i]
+        ? `: ${before.toFixed(1)} bits forward, ${after.toFixed(1)} bits backward`
+        : ": not in the vocabulary, so without a surprisal";
       return h(
         "li",
         {},
@@ -118,7 +116,6 @@ export function expects(info) {
             class: "gloss",
             "data-word": place,
             "aria-pressed": String(get("place") === place),
-            "aria-label": known[i] ? said : `${token}: not in the vocabulary, so without a surprisal`,
             onclick: () => {
               set({ place: get("place") === place ? "" : place }, true);
               isAsked = get("place") !== "";
@@ -127,7 +124,8 @@ export function expects(info) {
             },
           },
           cell("→", before, known[i]),
-          h("span", { class: known[i] ? "text" : "text unknown" }, token),
+          h("span", { class: known[i] ? "text" : "text unknown", lang: language() }, token),
+          h("span", { class: "unseen" }, said),
           cell("←", after, known[i]),
         ),
       );
@@ -156,7 +154,7 @@ export function expects(info) {
       return h(
         "li",
         {},
-        h("button", { type: "button", title: "put it into the sentence", onclick: () => put(word) }, word),
+        h("button", { type: "button", title: "put it into the sentence", onclick: () => put(word) }, quoted({}, word)),
         bar,
         h("span", { class: "number" }, percent),
       );

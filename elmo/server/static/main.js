@@ -5,6 +5,7 @@ import { calm, complain, find, h, say } from "./dom.js";
 import { expects } from "./expects.js";
 import { senses } from "./senses.js";
 import { get, link, set, watch } from "./state.js";
+import { readAs } from "./texts.js";
 import { uses } from "./uses.js";
 import { word } from "./word.js";
 
@@ -12,6 +13,7 @@ import { word } from "./word.js";
 let sections = [];
 
 async function start() {
+  find("asks").hidden = false;
   /** @type {import("./api.js").Info} */
   let about;
   try {
@@ -19,9 +21,12 @@ async function start() {
   } catch (error) {
     if (/** @type {any} */ (error).kind === "key") return askKey();
     return complain(find("trouble"), error, start);
+  } finally {
+    find("asks").hidden = true;
   }
   find("trouble").hidden = find("key").hidden = true;
   const { layers, dim } = about.elmo;
+  readAs(about.elmo);
   find("model").textContent = `The model here is ${about.model_id}: ${layers} layers of ${dim} numbers a word.`;
   find("main").hidden = false;
   if (!sections.length) sections = [senses(about), word(about), expects(about), uses(about)];
@@ -80,9 +85,9 @@ document.querySelector(".skip")?.addEventListener("click", (event) => {
   event.preventDefault(); // the address holds what was typed, so the link must not change it
   find("main").focus();
 });
-for (const each of document.querySelectorAll("nav a")) {
+for (const each of document.querySelectorAll("a[href^='#at=']")) {
   each.addEventListener("click", (event) => {
-    event.preventDefault();
+    event.preventDefault(); // the address holds what was typed, too
     set({ at: /** @type {HTMLAnchorElement} */ (each).hash.slice("#at=".length) }, true);
     go(true);
   });

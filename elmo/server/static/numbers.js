@@ -132,20 +132,21 @@ function leading(matrix) {
 }
 
 /**
- * Returns the part of all uses whose nearest other use has the same label. Uses that are equally near share the vote.
+ * Returns the part of the uses whose nearest other use has the same label. Uses that are equally near share the vote. A
+ * use whose label no other one has is not counted, since no nearest use can have it; without any other, it is NaN.
  * @param {Vector[]} vectors
  * @param {string[]} labels
  * @returns {number}
  */
 export function alike(vectors, labels) {
-  let sum = 0;
-  vectors.forEach((own, i) => {
+  const votes = vectors.flatMap((own, i) => {
+    if (!labels.some((label, j) => j !== i && label === labels[i])) return [];
     const near = vectors.map((other, j) => (i === j ? -2 : cosine(own, other)));
     const best = Math.max(...near);
     const tied = labels.filter((_, j) => near[j] > best - 1e-6);
-    sum += tied.filter((label) => label === labels[i]).length / tied.length;
+    return [tied.filter((label) => label === labels[i]).length / tied.length];
   });
-  return sum / vectors.length;
+  return votes.reduce((sum, each) => sum + each, 0) / votes.length;
 }
 
 /**

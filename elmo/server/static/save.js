@@ -1,12 +1,15 @@
 // Saves numbers as CSV and pictures as SVG or PNG, and shows the tables behind pictures.
 
-import { mark } from "./charts.js";
+import { mark } from "./marks.js";
 import { h, s, say } from "./dom.js";
 import { csv } from "./numbers.js";
+import { quoted } from "./texts.js";
 
 /** @typedef {(string | number)[][]} Rows rows of a table, of which the first is the head */
 /** @typedef {{title?: string, legend?: [number, string][]}} Caption the title and the legend of a saved picture */
 
+const TEXTS = new Set(["label", "sentence", "token", "word"]);
+/** The heads of the columns that hold pieces of the reader's text. */
 const COLOURS = ["fill", "stroke"];
 const KEPT = [
   "stroke-width",
@@ -28,6 +31,7 @@ const KEPT = [
 export function takeaway(figure, shown, name, rows, caption = {}) {
   const wasOpen = figure.querySelector("details")?.open ?? false;
   figure.replaceChildren(...shown);
+  figure.setAttribute("aria-label", caption.title ?? name.replaceAll("-", " "));
   const button = (/** @type {string} */ text, /** @type {() => void} */ onclick) =>
     h("button", { type: "button", onclick }, text);
   const row = h(
@@ -54,9 +58,11 @@ export function takeaway(figure, shown, name, rows, caption = {}) {
 function asTable(rows, name) {
   const number = (/** @type {number} */ each) =>
     each !== 0 && Math.abs(each) < 0.001 ? each.toPrecision(2) : each.toFixed(3);
-  const cell = (/** @type {string | number} */ each) =>
-    typeof each === "number" ? h("td", { class: "number" }, number(each)) : h("td", {}, each);
   const [head, ...body] = rows;
+  const cell = (/** @type {string | number} */ each, /** @type {number} */ column) => {
+    if (typeof each === "number") return h("td", { class: "number" }, number(each));
+    return h("td", {}, TEXTS.has(String(head[column])) ? quoted({}, each) : each);
+  };
   const table = h(
     "table",
     {},

@@ -1,12 +1,14 @@
 // Shows one word in two senses: its four uses are one point at layer 0 and part at higher layers, as a slider moves.
 
 import { range, Trouble, vectors } from "./api.js";
-import { badge, drift } from "./charts.js";
-import { examples, find, folded, h, latest } from "./dom.js";
+import { badge } from "./marks.js";
+import { drift } from "./points.js";
+import { examples, find, h, latest } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
 import { aligned, cosine, mean, plane, toUnit } from "./numbers.js";
 import { takeaway } from "./save.js";
 import { get, set } from "./state.js";
+import { folded, language, quoted } from "./texts.js";
 import { unrelated } from "./unrelated.js";
 
 /** @typedef {import("./api.js").Info} Info */
@@ -43,11 +45,8 @@ export function senses(info) {
     ]);
     if (signal.aborted) return;
     const word = folded(asked.word);
-    // A model that splits text only at spaces reads "plant." with its point.
-    const alone = (/** @type {string} */ token) => folded(token).replaceAll(/^\P{L}+|\P{L}+$/gu, "");
     const found = read.map(({ tokens, layers }) => {
-      const exact = tokens.findIndex((each) => folded(each) === word);
-      const token = exact >= 0 ? exact : tokens.findIndex((each) => alone(each) === word);
+      const token = tokens.findIndex((each) => folded(each) === word);
       if (token < 0) throw new Trouble(`The model does not read “${asked.word}” as one word here.`, "refused");
       return layers.map((of) => toUnit(of[token]));
     });
@@ -139,7 +138,7 @@ export function senses(info) {
           "li",
           { class: "use", onpointerenter: enter, onpointerleave: () => mark(-1) },
           h("span", { class: "soft" }, `${i + 1} `),
-          h("bdi", {}, before, h("strong", {}, word), after),
+          quoted({ lang: EXAMPLES.language ?? language() }, before, h("strong", {}, word), after),
         );
       }),
     ]);

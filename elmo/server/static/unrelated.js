@@ -1,9 +1,9 @@
 // Computes the cosines of unrelated words, which are rarely 0; charts show them as a band.
 
 import { range, vectors } from "./api.js";
-import { folded } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
 import { cosine, mean, mixed } from "./numbers.js";
+import { folded } from "./texts.js";
 
 /** @typedef {{low: number, mean: number, high: number}} Band the limits of the middle 90 %, and the mean */
 /** @typedef {{pairs: [Float32Array[], Float32Array[]][], layers: Band[]}} Unrelated */

@@ -1,26 +1,26 @@
 // Shows all uses of a word: its occurrences in the plane at two layers, and which are nearest to one another.
 
 import { indexed, range, vectors } from "./api.js";
-import { badge, scatter } from "./charts.js";
-import { calm, check, choices, examples, find, folded, h, joined, latest, lines, segments, waits } from "./dom.js";
+import { fromText, inContext, inSentence, nearest, thinned, usesIn } from "./concordance.js";
+import { calm, check, choices, examples, find, h, latest, waits } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
-import { alike, cosine, plane } from "./numbers.js";
+import { badge } from "./marks.js";
+import { alike, plane } from "./numbers.js";
+import { scatter } from "./points.js";
 import { takeaway } from "./save.js";
 import { get, set } from "./state.js";
+import { folded, joined, quoted } from "./texts.js";
 
 /** @typedef {import("./api.js").Info} Info */
-/**
- * A sentence with a label; `position` is that of the use, if it is known.
- * @typedef {{label: string, sentence: string | string[], position?: number}} Line
- */
-/** @typedef {{label: string, tokens: string[], token: number, layers: Float32Array[]}} Use */
+/** @typedef {import("./concordance.js").Line} Line */
+/** @typedef {import("./concordance.js").Use} Use */
 
-const MOST_USES = 200;
-const NEAREST = 8;
-const CONTEXT = 7;
-/** The number of words that are shown on either side of a use. */
+const MOST = 200;
+/** The most uses that are shown, and the most sentences that are read. */
 const MOST_LABELS = 36;
 /** The number of different marks; uses with further labels have a plain one. */
+/** @param {number} of @returns {string} */
+const number = (of) => of.toLocaleString("en");
 const SIDES = /** @type {const} */ (["left", "right"]);
 
 /** @param {Info} info @returns {{show: () => Promise<void>, draw: () => void}} */
@@ -29,7 +29,8 @@ export function uses(info) {
   const section = find("uses");
   /** @type {Use[]} */
   let found = [];
-  let count = 0; // the number of all uses, or of all sentences that may hold one
+  let all = 0; // the number of uses of which those in `found` are some
+  let [readable, wereRead] = [0, 0]; // the numbers of sentences of the text that may hold a use, and that were read
   /** @type {Map<number, ReturnType<typeof plane>>} */
   const planes = new Map(); // the planes of the uses in `found`, by layer
 
@@ -37,50 +38,35 @@ export function uses(info) {
     const given = range(nLayers).map(String).indexOf(get(side));
     return given >= 0 ? given : side === "left" ? 0 : nLayers - 1;
   };
-  const most = Math.min(MOST_USES, info.max_client_batch_size);
+  const most = Math.min(MOST, info.max_client_batch_size);
   const word = () => folded(get("x").trim());
   const isIndexed = () => info.elmo.index_tokens !== null && get("from") === "index";
 
   const load = latest(section.querySelector(".trouble"), async (signal) => {
-    const all = word() === "" ? [] : isIndexed() ? await fromIndex(signal) : fromText(get("u"), word(), most);
-    const kept = isIndexed() ? all : thinned(all, most);
-    const read = kept.length ? await vectors(/** @type {string[]} */ (kept.map((line) => line.sentence)), signal) : [];
+    const answer = word() && isIndexed() ? await indexed(get("x").trim(), most, signal) : null;
+    /** @type {Line[]} */
+    const given = answer
+      ? answer.uses.map((use) => ({ label: "", ...use }))
+      : word() && !isIndexed()
+        ? fromText(get("u"), word(), most)
+        : [];
+    const kept = thinned(given, most);
+    const read = kept.length ? await vectors(kept.map((line) => line.sentence), signal) : [];
     if (signal.aborted) return;
-    found = read.flatMap(({ tokens, layers }, i) =>
-      tokens.flatMap((text, token) =>
-        (kept[i].position ?? token) === token && (isIndexed() || folded(text) === word())
-          ? [{ label: kept[i].label, tokens, token, layers: layers.map((of) => of[token]) }]
-          : [],
-      ),
-    );
-    if (!isIndexed()) count = all.length;
+    const inRead = usesIn(kept, read, word());
+    found = thinned(inRead, MOST);
+    [all, readable, wereRead] = [answer?.count ?? inRead.length, given.length, kept.length];
     planes.clear();
     drawNote();
     draw();
   });
 
-  /** @param {AbortSignal} signal @returns {Promise<Line[]>} */
-  async function fromIndex(signal) {
-    const answer = await indexed(get("x").trim(), most, signal);
-    count = answer.count;
-    return answer.uses.map(({ sentence, position }) => ({ label: "", sentence, position }));
-  }
-
   const labels = () => [...new Set(found.map((use) => use.label))].filter((label) => label).slice(0, MOST_LABELS);
   const kind = (/** @type {Use} */ use) => labels().indexOf(use.label);
   const chosen = () => (found[Number(get("use"))] && get("use") !== "" ? Number(get("use")) : found.length ? 0 : -1);
 
-  /** Returns the uses that are nearest to a use, and their cosines. @param {number} i @returns {[number, number][]} */
-  function nearest(i) {
-    const at = layer("right");
-    const near = /** @type {[number, number][]} */ (
-      range(found.length).map((j) => [j, i < 0 ? 0 : cosine(found[i].layers[at], found[j].layers[at])])
-    );
-    return near
-      .filter(([j]) => j !== i)
-      .toSorted((a, b) => b[1] - a[1] || a[0] - b[0])
-      .slice(0, NEAREST);
-  }
+  /** @returns {[number, number][]} */
+  const nearChosen = () => (chosen() < 0 ? [] : nearest(found, chosen(), layer("right")));
 
   /** @param {number} at a layer */
   function planeOf(at) {
@@ -90,7 +76,7 @@ export function uses(info) {
   }
 
   function draw() {
-    const near = nearest(chosen()).map(([j]) => j);
+    const near = nearChosen().map(([j]) => j);
     for (const side of SIDES) {
       const figure = find(`uses-plane-${side}`);
       const focused = figure.contains(document.activeElement) && document.activeElement?.localName === "g";
@@ -130,30 +116,38 @@ export function uses(info) {
 
   function drawNote() {
     const from = isIndexed() ? "the index" : "the text";
-    const number = (/** @type {number} */ of) => of.toLocaleString("en");
-    const isAll = isIndexed() ? found.length === count : count <= most;
-    const more = isAll ? "" : `, evenly over ${isIndexed() ? `all ${number(count)}` : `${number(count)} sentences`}`;
-    const several = labels().length > 1 && found.every((use) => use.label);
-    const right = several
-      ? range(nLayers).map((at) => {
-          const part = alike(
-            found.map((use) => use.layers[at]),
-            found.map((use) => use.label),
-          );
-          return `layer ${at} ${(100 * part).toFixed(0)} %`;
-        })
-      : [];
-    const judged = several ? ` The nearest use has the same label: ${right.join(", ")}.` : "";
-    const isPart = !isIndexed() && count > 0;
-    const missing = isPart ? `stands in ${from}, but not as one word` : `does not stand in ${from}`;
-    find("uses-note").textContent = found.length
-      ? `${found.length} ${found.length === 1 ? "use" : "uses"} of “${get("x").trim()}” in ${from}${more}.${judged}`
-      : word()
-        ? `“${get("x").trim()}” ${missing}.${/\s/.test(word()) ? " Type a single word." : ""}`
-        : "Type a word.";
-    if (isIndexed() && word()) find("uses-note").textContent += " Only this spelling is sought: one with a capital is another.";
-    const legend = labels().map((label, i) => h("li", {}, badge(i), label));
-    find("uses-legend").replaceChildren(...legend);
+    const sought = ["“", quoted({}, get("x").trim()), "”"];
+    /** @type {(Node | string)[]} */
+    let said = ["Type a word."];
+    if (found.length) {
+      const isAll = found.length === all;
+      const some = isAll ? "" : `${number(found.length)} of `;
+      said = [`${some}${number(all)} ${all === 1 ? "use" : "uses"} of `, ...sought, ` in ${from}`];
+      said.push(isAll ? "." : " are shown, taken evenly.");
+      if (wereRead < readable)
+        said.push(` Of the ${number(readable)} sentences with it, ${number(wereRead)} were read, taken evenly.`);
+      said.push(judged());
+    } else if (word()) {
+      const isPart = !isIndexed() && readable > 0;
+      said = [...sought, isPart ? ` stands in ${from}, but not as one word.` : ` does not stand in ${from}.`];
+      if (/\s/.test(word())) said.push(" Type a single word.");
+    }
+    if (isIndexed() && word()) said.push(" Only this spelling is sought: one with a capital is another.");
+    find("uses-note").replaceChildren(...said);
+    find("uses-legend").replaceChildren(...labels().map((label, i) => h("li", {}, badge(i), quoted({}, label))));
+  }
+
+  /** Returns how often the nearest use has the same label, if all uses have labels. @returns {string} */
+  function judged() {
+    const own = found.map((use) => use.label);
+    const count = (/** @type {string} */ label) => own.filter((each) => each === label).length;
+    const lone = [...new Set(own)].filter((label) => count(label) === 1).length;
+    if (own.includes("") || new Set(own).size < 2 || lone === own.length) return "";
+    const parts = range(nLayers).map((at) => 100 * alike(found.map((use) => use.layers[at]), own));
+    const shown = parts.map((part, at) => `layer ${at} ${part.toFixed(0)} %`).join(", ");
+    const without =
+      lone === 0 ? "" : lone === 1 ? " A label with one use is not counted." : ` ${lone} labels with one use are not counted.`;
+    return ` The nearest use has the same label: ${shown}.${without}`;
   }
 
   function drawNear() {
@@ -164,45 +158,29 @@ export function uses(info) {
       return find("uses-numbers").replaceChildren();
     }
     find("uses-near-title").textContent = `Nearest to use ${i + 1}, layer ${layer("right")}`;
-    const items = nearest(i).map(([j, value]) =>
+    const items = nearChosen().map(([j, value]) =>
       h(
         "li",
         {},
         h("span", { class: "number" }, value.toFixed(3)),
-        h("button", { type: "button", dir: "auto", "data-near": j, title: joined(found[j].tokens), onclick: () => choose(j) }, ...contextOf(j)),
+        h(
+          "button",
+          { type: "button", dir: "auto", "data-near": j, title: joined(found[j].tokens), onclick: () => choose(j) },
+          ...inContext(found[j], kind(found[j])),
+        ),
       ),
     );
     find("uses-near").replaceChildren(...items);
     takeaway(find("uses-numbers"), [], "nearest-uses", () => [
       ["use", "cosine", "label", "sentence"],
       [String(i + 1), 1, found[i].label, joined(found[i].tokens)],
-      ...nearest(i).map(([j, value]) => [String(j + 1), value, found[j].label, joined(found[j].tokens)]),
+      ...nearChosen().map(([j, value]) => [String(j + 1), value, found[j].label, joined(found[j].tokens)]),
     ]);
-  }
-
-  /** Returns a use as a keyword in its context. @param {number} i @returns {(Node | string)[]} */
-  function contextOf(i) {
-    const { tokens, token, label } = found[i];
-    const [begin, end] = [Math.max(0, token - CONTEXT), Math.min(tokens.length, token + CONTEXT + 1)];
-    const before = (begin > 0 ? "… " : "") + joined(tokens.slice(begin, token));
-    const after = joined(tokens.slice(token + 1, end)) + (end < tokens.length ? " …" : "");
-    const mark = label ? [h("span", { class: "unseen" }, `${label}: `), badge(kind(found[i]))] : [];
-    return [h("bdi", { class: "before" }, before), " ", h("strong", {}, ...mark, tokens[token]), " ", h("bdi", {}, after)];
-  }
-
-  /** Returns a sentence with its word highlighted. @param {number} i @returns {(Node | string)[]} */
-  function sentenceOf(i) {
-    const { tokens, token, label } = found[i];
-    const [before, after] = [tokens.slice(0, token), tokens.slice(token + 1)].map(joined);
-    const mark = label ? [badge(kind(found[i])), `${label}: `] : [];
-    const gap = /^[.,;:!?]/.test(after) ? "" : " ";
-    const use = h("strong", {}, tokens[token]);
-    return [...mark, h("bdi", {}, before ? `${before} ` : "", use, after ? gap + after : "")];
   }
 
   /** @param {number} i */
   function seen(i) {
-    find("uses-sentence").replaceChildren(...(i >= 0 ? [`Use ${i + 1}. `, ...sentenceOf(i)] : []));
+    find("uses-sentence").replaceChildren(...(i >= 0 ? [`Use ${i + 1}. `, ...inSentence(found[i], kind(found[i]))] : []));
     for (const point of section.querySelectorAll(".point"))
       point.classList.toggle("seen", Number(point.dataset.use) === i);
   }
@@ -230,7 +208,7 @@ export function uses(info) {
   };
 
   if (info.elmo.index_tokens !== null) {
-    const tokens = info.elmo.index_tokens.toLocaleString("en");
+    const tokens = number(info.elmo.index_tokens);
     find("uses-from").hidden = false;
     choices(
       find("uses-from"),
@@ -273,30 +251,4 @@ export function uses(info) {
     },
   );
   return { show, draw };
-}
-
-/**
- * Returns the sentences of a text that hold a word, with the labels of their lines. If there are more than are shown,
- * it keeps those in which the word is not a part of a longer one, if there are any.
- * @param {string} text @param {string} word the word, folded @param {number} most the number that is shown
- * @returns {Line[]}
- */
-export function fromText(text, word, most) {
-  const all = lines(text).flatMap((line) => {
-    const [, label, rest] = /^([^|]{1,40})\|(.*)$/.exec(line) ?? [null, "", line];
-    const sentences = segments(rest.trim()).filter((sentence) => folded(sentence).includes(word));
-    return sentences.map((sentence) => ({ label: label.trim(), sentence }));
-  });
-  if (all.length <= most) return all; // all are read, and the tokenizer knows that "cannot" has a "not"
-  const letter = String.raw`[\p{L}\p{M}\p{N}]`;
-  const edge = `(?!(?<=${letter})(?=${letter}))`;
-  const whole = new RegExp(edge + word.replaceAll(/[\\^$.*+?()[\]{}|/]/g, String.raw`\$&`) + edge, "u");
-  const found = all.filter(({ sentence }) => whole.test(folded(sentence)));
-  return found.length ? found : all;
-}
-
-/** Returns at most `most` lines, taken evenly over the text. @param {Line[]} all @param {number} most */
-function thinned(all, most) {
-  const step = Math.max(1, all.length / most);
-  return range(Math.ceil(all.length / step)).map((i) => all[Math.floor(i * step)]);
 }

@@ -1,12 +1,15 @@
 // Shows a word in two sentences: cosines of its uses by layer, a mix of the layers by hand, and all words against all.
 
 import { range, vectors } from "./api.js";
-import { heatMap, lineChart, short } from "./charts.js";
-import { calm, check, choices, examples, find, folded, h, latest, sentences, waits } from "./dom.js";
+import { calm, check, choices, examples, find, h, latest, waits } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
+import { heatMap } from "./heat.js";
+import { lineChart } from "./lines.js";
+import { short } from "./marks.js";
 import { cosine, mixed, norm, softmax } from "./numbers.js";
 import { takeaway } from "./save.js";
 import { get, set } from "./state.js";
+import { folded, quoted, sentences } from "./texts.js";
 import { unrelated, unrelatedMix } from "./unrelated.js";
 
 /** @typedef {import("./api.js").Info} Info */
@@ -77,7 +80,7 @@ export function word(info) {
         text,
       );
     const row = (/** @type {string[]} */ tokens, /** @type {number} */ i) =>
-      h("bdi", {}, ...tokens.map((text, j) => button(text, `${i}.${j}`)));
+      quoted({}, ...tokens.map((text, j) => button(text, `${i}.${j}`)));
     const items = read.map(({ tokens }, i) => h("li", {}, row(tokens, i)));
     find("word-sentences").replaceChildren(...items);
     if (focused) section.querySelector(`[data-place="${focused}"]`)?.focus();
@@ -88,22 +91,23 @@ export function word(info) {
     const all = places().filter(({ text }) => words.has(folded(text)));
     const uses = all.slice(0, MOST_USES);
     const figure = find("word-chart");
-    const shown = words.size ? `“${get("w").trim()}”` : "No word";
+    const shown = ["“", quoted({}, get("w").trim()), "”"];
     const note = find("word-note");
     if (uses.length < 2) {
       figure.replaceChildren();
       find("word-length").textContent = "";
-      note.textContent = !read.length
-        ? "Type sentences in which a word stands twice."
-        : words.size
-          ? `${shown} stands ${uses.length ? "only once" : "nowhere"} in these sentences: choose a word that stands in two.`
-          : "Choose a word that stands in two sentences.";
+      const where = uses.length ? "only once" : "nowhere";
+      if (!read.length) note.textContent = "Type sentences in which a word stands twice.";
+      else if (!words.size) note.textContent = "Choose a word that stands in two sentences.";
+      else note.replaceChildren(...shown, ` stands ${where} in these sentences: choose a word that stands in two.`);
       return;
     }
     const more = all.length > uses.length ? `; the first ${uses.length} of ${all.length} are compared` : "";
-    note.textContent =
-      `${shown}: each line is a pair of occurrences, named by the numbers of their sentences${more}. ` +
-      "The band holds nine tenths of the pairs of unrelated words.";
+    note.replaceChildren(
+      ...shown,
+      `: each line is a pair of occurrences, named by the numbers of their sentences${more}. `,
+      "The band holds nine tenths of the pairs of unrelated words.",
+    );
     const isPlain = words.size === 1 && new Set(uses.map((use) => use.sentence)).size === uses.length;
     const named = (/** @type {Place} */ use, /** @type {number} */ most) => {
       const { text, sentence, token } = use;
@@ -126,7 +130,7 @@ export function word(info) {
       ["pair", ...names],
       ...chart.lines.map((line) => [line.name(Infinity), ...line.values]),
       ["unrelated words, mean", ...chart.band.map((each) => each.mean)],
-    ], { title: `Cosines of ${shown}` });
+    ], { title: `Cosines of “${get("w").trim()}”` });
     const lengths = uses.map((use) => norm(vector(use, nLayers)).toFixed(2)).join(", ");
     find("word-length").textContent = `γ changes the lengths of the mixed vectors (${lengths}), not their cosines.`;
   }
@@ -151,7 +155,8 @@ export function word(info) {
       strong: new Set(range(all.length).filter((i) => words.has(folded(all[i].text)))),
       value,
       seen: (i, j) => {
-        find("word-cell").textContent = `${named(i)} and ${named(j)}, ${names[layer]}: ${value(i, j).toFixed(3)}`;
+        const told = (/** @type {number} */ at) => [quoted({}, all[at].text), ` (${all[at].sentence + 1})`];
+        find("word-cell").replaceChildren(...told(i), " and ", ...told(j), `, ${names[layer]}: ${value(i, j).toFixed(3)}`);
       },
     });
     takeaway(figure, [h("div", { class: "scroll" }, map)], "cosine-of-all-words", () => [
