@@ -98,7 +98,7 @@ def take_output(arguments: argparse.Namespace, most: int | None = None) -> None:
     """
     if arguments.output is None:
         if len(arguments.input) < 2:
-            raise InputError(f"where the result of {arguments.input[0]} goes is missing; name it last, or as --output")
+            raise InputError(f"the output is missing; name it after {arguments.input[0]}, or as --output")
         arguments.output = arguments.input.pop()
     if most is not None and len(arguments.input) > most:
         raise InputError(f"{' '.join(arguments.input)}: {len(arguments.input)} inputs; {most} is expected")

@@ -97,6 +97,9 @@ def test_version():
         ("train --train a.txt streams=4 --output r --sheed=3", "--sheed=3"),
         ("train --train a.txt streams=4 --output r seed", "seed"),
         ("types a.txt b.txt --output c.txt", "a.txt b.txt; 2 inputs"),
+        ("types a.txt b.hdf5", "b.hdf5; word2vec; words.txt"),
+        ("types a.txt b.txt.gz", "b.txt.gz; word2vec; words.txt"),
+        ("types a.txt", "output; a.txt; --output"),
     ],
 )
 def test_a_wrong_command_is_one_line_with_what_was_meant(arguments, words):
