@@ -36,7 +36,8 @@ def to_batch(
     """Returns tokenised sentences as a batch, with `<S>` and `</S>` around each; an empty sentence has only these two.
 
     Pass a `Vocabulary` for a model that reads words (each token is one id), a `Lexicon` for one that reads words and
-    code points, and `model.text.normalize` for one that reads another spelling.
+    code points, and `normalize`, as in `TextConfig`, for one that reads another spelling. `elmo.formats.Model.to_batch`
+    passes what its model needs.
     """
     lists = token_lists(sentences)
     encode = partial(encode_words, max_characters=max_characters) if vocabulary is None else vocabulary.encode
