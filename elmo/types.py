@@ -43,7 +43,7 @@ class Batch:
     lengths: Int[Tensor, " B"]
 
     def to(self, device: torch.device | str) -> Self:
-        """The batch on another device."""
+        """Returns the batch on another device."""
         return _to(self, device)
 
 
@@ -78,7 +78,7 @@ class LmBatch:
     """The reader's position after this window, to resume from (plain JSON values)."""
 
     def to(self, device: torch.device | str) -> Self:
-        """The batch on another device."""
+        """Returns the batch on another device."""
         return _to(self, device)
 
 

@@ -67,7 +67,7 @@ class Parser(argparse.ArgumentParser):
         return "".join(parts)
 
     def options(self) -> list[str]:
-        """The long options of this parser."""
+        """Returns the long options of this parser."""
         return [name for action in self._actions for name in action.option_strings if name.startswith("--")]
 
 

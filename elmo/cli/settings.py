@@ -138,7 +138,7 @@ def _listed(home: tuple[str, str] | None, verb: str) -> str:
 
 
 def only_shows(arguments: argparse.Namespace) -> bool:
-    """Whether a verb is asked to print its settings and do nothing else."""
+    """Returns whether a verb is asked to print its settings and do nothing else."""
     return arguments.settings or arguments.print_config
 
 

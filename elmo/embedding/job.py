@@ -156,7 +156,7 @@ class FileLines:
             yield line
 
     def total(self, done: int) -> int | None:
-        """How many there will be of what there are `done` of now; None for standard input."""
+        """Estimates how many there will be of what there are `done` of now; None for standard input."""
         if str(self._source) == "-":
             return None
         return corpus.estimate(done, self._read, corpus.size_of(Path(self._source)))

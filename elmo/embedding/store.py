@@ -90,7 +90,7 @@ class Vectors:
         return self._rows[self._number(row)]
 
     def tokens(self, row: int) -> list[str]:
-        """The tokens of a row."""
+        """Returns the tokens of a row."""
         return self._rows.tokens(self._number(row))
 
     def close(self) -> None:

@@ -105,7 +105,7 @@ class Hdf5Vectors:
         return self._file[str(row)][()]  # type: ignore[index, return-value]
 
     def tokens(self, row: int) -> list[str]:
-        """The tokens of a row."""
+        """Returns the tokens of a row."""
         if TOKENS not in self._file:
             raise without_tokens(self._path)
         return json.loads(self._file[TOKENS][row])  # type: ignore[index, arg-type]

@@ -71,7 +71,7 @@ class NpzVectors:
         return self._own()[str(row)]
 
     def tokens(self, row: int) -> list[str]:
-        """The tokens of a row; the first call reads all rows' tokens."""
+        """Returns the tokens of a row; the first call reads all rows' tokens."""
         return json.loads(self._lines[row])
 
     def close(self) -> None:

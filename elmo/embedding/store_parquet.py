@@ -90,7 +90,7 @@ class ParquetVectors:
         return vectors.reshape(table["shape"][place].as_py())
 
     def tokens(self, row: int) -> list[str]:
-        """The tokens of a row."""
+        """Returns the tokens of a row."""
         table, place = self._find(row)
         return table["tokens"][place].as_py()
 

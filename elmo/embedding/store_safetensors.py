@@ -89,7 +89,7 @@ class SafetensorsVectors:
         return self._file.get_tensor(str(row))
 
     def tokens(self, row: int) -> list[str]:
-        """The tokens of a row; the first call reads all rows' tokens."""
+        """Returns the tokens of a row; the first call reads all rows' tokens."""
         return json.loads(self._lines[row])
 
     def close(self) -> None:

@@ -39,7 +39,7 @@ class SplitText:
         return [end for _, end in self.sentences]
 
     def part(self, token: int) -> tuple[tuple[str, ...], int]:
-        """The tokens of the sentence that has a token, and the token's place in it.
+        """Returns the tokens of the sentence that has a token, and the token's place in it.
 
         Raises InputError if there is no such token.
         """

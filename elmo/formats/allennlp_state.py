@@ -69,7 +69,7 @@ def lstm_shapes(lstm: LstmConfig, prefix: str) -> dict[str, Shape]:
 
 
 def to_weights(config: BiLMConfig, state: "Mapping[str, Tensor]", prefix: str = "") -> "dict[str, Tensor]":
-    """The weights, with the names of `BiLM.state_dict`, of the biLM under `prefix` in `state`."""
+    """Returns the weights, with the names of `BiLM.state_dict`, of the biLM under `prefix` in `state`."""
     cnn = config.char_cnn
     assert cnn is not None
     own = {name: state[prefix + name].float() for name in state_shapes(config)}

@@ -42,19 +42,19 @@ def make_folder(folder: Path, remedy: str = "name another folder in ELMO_CACHE")
 
 
 def folder_of(model: PublishedModel) -> Path:
-    """The model's folder, which may not exist."""
+    """Returns the model's folder, which may not exist."""
     return cache_folder() / model.name
 
 
 def path_of(model: PublishedModel) -> Path:
-    """The path for `elmo.load` of a model in the cache: its folder, or its file if it has only one."""
+    """Returns the path for `elmo.load` of a model in the cache: its folder, or its file if it has only one."""
     folder = folder_of(model)
     names = [file.name for file in model.files] or _put_by_hand(folder)
     return folder / names[0] if len(names) == 1 else folder
 
 
 def is_pulled(model: PublishedModel) -> bool:
-    """Whether all files of the model are in the cache; if its files are unknown, whether anything is in its folder."""
+    """Returns whether all files of the model are in the cache, or, if they are unknown, anything in its folder."""
     folder = folder_of(model)
     if not model.files:
         return bool(_put_by_hand(folder))
@@ -73,7 +73,7 @@ def _put_by_hand(folder: Path) -> list[str]:
 
 
 def local(reference: str | Path) -> Path | None:
-    """The local file or folder that `reference` means; None if it is unknown.
+    """Returns the local file or folder that `reference` means; None if it is unknown.
 
     `reference` is a path, the name of a published model (its folder, or its file if it has only one), one of the
     addresses from which programs load a published file (its copy in the cache), or the bare name of such a file

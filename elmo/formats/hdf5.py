@@ -31,7 +31,7 @@ SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
 def is_hdf5(source: SourceFile) -> bool:
-    """Whether the file begins like an HDF5 file."""
+    """Returns whether the file begins like an HDF5 file."""
     return source.begins_with(SIGNATURE)
 
 

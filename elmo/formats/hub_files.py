@@ -24,7 +24,7 @@ def hide_progress() -> None:
 
 
 def cached_folder(repository: str) -> Path | None:
-    """The folder of a repository's model in the Hub's cache; None if it is not there. Uses no network."""
+    """Returns the folder of a repository's model in the Hub's cache; None if it is not there. Uses no network."""
     try:
         return Path(snapshot_download(repository, local_files_only=True, allow_patterns=list(native.FILES)))
     except (HFValidationError, LocalEntryNotFoundError):

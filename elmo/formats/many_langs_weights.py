@@ -18,7 +18,7 @@ HIGHWAYS = "highways._layers"
 
 
 def embedder_shapes(config: BiLMConfig) -> dict[str, Shape]:
-    """All tensors of `token_embedder.pkl`."""
+    """Returns the shapes of all tensors of `token_embedder.pkl`."""
     embedder = config.word_cnn
     assert embedder is not None
     size = config.lstm.projection_dim
@@ -35,12 +35,12 @@ def embedder_shapes(config: BiLMConfig) -> dict[str, Shape]:
 
 
 def encoder_shapes(config: BiLMConfig) -> dict[str, Shape]:
-    """All tensors of `encoder.pkl`."""
+    """Returns the shapes of all tensors of `encoder.pkl`."""
     return lstm_shapes(config.lstm, "")
 
 
 def to_embedder(config: BiLMConfig, theirs: "Tensors") -> "Tensors":
-    """The weights of elmo's token encoder."""
+    """Returns the weights of elmo's token encoder."""
     embedder = config.word_cnn
     assert embedder is not None
     theirs = {name: tensor.float() for name, tensor in theirs.items()}
@@ -58,7 +58,7 @@ def to_embedder(config: BiLMConfig, theirs: "Tensors") -> "Tensors":
 
 
 def to_layers(config: BiLMConfig, theirs: "Tensors") -> "Tensors":
-    """The weights of elmo's LSTMs."""
+    """Returns the weights of elmo's LSTMs."""
     return to_lstms(config.lstm, {name: tensor.float() for name, tensor in theirs.items()}, "")
 
 

@@ -34,7 +34,7 @@ def read_weight(file: Path, name: str) -> Tensor:
 
 
 def to_arrays(model: Model, path: Path, store: Store, progress: Callable[[int, int], object]) -> dict[str, Tensor]:
-    """The arrays of the file; `path` is for errors. Raises InputError for a weight that cannot be stored so.
+    """Returns the arrays of the file; `path` is for errors. Raises InputError for a weight that cannot be stored so.
 
     Calls `progress` with the bytes of the weights that are done, and of all.
     """

@@ -24,18 +24,18 @@ OWN = ("english-large", "english-small", "latin")
 
 
 def packaged_names() -> list[str]:
-    """The names of the models that come with the package."""
+    """Returns the names of the models that come with the package."""
     return sorted(folder.name for folder in ASSETS.glob("*/") if native.recognizes(folder))
 
 
 def installed_packages() -> dict[str, str]:
-    """The models of installed model packages: their names, and the package with its version."""
+    """Returns the models of installed model packages: their names, and the package with its version."""
     points = entry_points(group=GROUP)
     return {name: _source(points[name]) for name in sorted(points.names - set(packaged_names()))}
 
 
 def folder_of(name: str) -> Path | None:
-    """The folder of an installed model; None if there is no such model.
+    """Returns the folder of an installed model; None if there is no such model.
 
     Raises InputError if its package is not whole, or if several packages have a model of this name.
     """
@@ -56,7 +56,7 @@ def folder_of(name: str) -> Path | None:
 
 
 def describe_all() -> list[tuple[str, str, Description]]:
-    """The packaged models, then the installed ones: name, package with its version, and description.
+    """Returns the packaged models, then the installed ones: name, package with its version, and description.
 
     Warns of a package that is damaged or of another version, which hides no other model.
     """

@@ -69,7 +69,7 @@ def published_models() -> tuple[PublishedModel, ...]:
 
 
 def find_model(name: str) -> PublishedModel | None:
-    """The model with this name or alias, ignoring case."""
+    """Returns the model with this name or alias, ignoring case."""
     wanted = name.lower()
     for model in published_models():
         if wanted in (known.lower() for known in (model.name, *model.aliases)):
@@ -94,7 +94,7 @@ def did_you_mean(name: str, others: Sequence[str] = ()) -> str:
 
 
 def find_file(reference: str) -> tuple[PublishedModel, PublishedFile] | None:
-    """The first file in the table with this address, or with this bare file name of AllenNLP (`elmo_...`)."""
+    """Returns the first file in the table with this address, or with this bare file name of AllenNLP (`elmo_...`)."""
     if "/" not in reference:
         return next(((m, f) for m, f in _files() if f.name == reference and f.name.startswith("elmo_")), None)
     try:

@@ -38,7 +38,7 @@ class Pulled:
 
 
 def is_offline() -> bool:
-    """Whether the variable ELMO_OFFLINE forbids the network."""
+    """Returns whether the variable ELMO_OFFLINE forbids the network."""
     return os.environ.get("ELMO_OFFLINE", "") not in ("", "0")
 
 

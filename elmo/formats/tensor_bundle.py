@@ -65,11 +65,11 @@ class Bundle:
         return index_of(self.prefix)
 
     def shard(self, number: int) -> Path:
-        """The data file with this number."""
+        """Returns the data file with this number."""
         return self.prefix.with_name(f"{self.prefix.name}.data-{number:05d}-of-{self.n_shards:05d}")
 
     def read(self, name: str) -> np.ndarray:
-        """The values of a variable. Raises InputError if they are missing or damaged."""
+        """Returns the values of a variable. Raises InputError if they are missing or damaged."""
         variable = self.variables[name]
         if variable.partitioned:
             raise InputError(f"{self.index}: {name} is stored in slices; save it again from a run on one machine")
@@ -94,7 +94,7 @@ class Bundle:
 
 
 def index_of(prefix: Path) -> Path:
-    """The index file of a checkpoint."""
+    """Returns the index file of a checkpoint."""
     return prefix.with_name(f"{prefix.name}.index")
 
 
@@ -110,7 +110,7 @@ def is_index(path: Path) -> bool:
 
 
 def read_index(index: Path) -> Bundle:
-    """The variables of a checkpoint, from its `PREFIX.index`; raises InputError if it is damaged.
+    """Returns the variables of a checkpoint, from its `PREFIX.index`; raises InputError if it is damaged.
 
     Warns if checksums cannot be verified, since google-crc32c is not installed.
     """

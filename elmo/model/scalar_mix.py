@@ -21,7 +21,7 @@ class ScalarMix(nn.Module):
         self.gamma = nn.Parameter(torch.ones(()))
 
     def weights(self) -> Float[Tensor, " N"]:
-        """The share of every layer in the mix, `softmax(w)`; the shares sum to 1."""
+        """Returns the share of every layer in the mix, `softmax(w)`; the shares sum to 1."""
         return torch.softmax(self.scalars, dim=0)
 
     def penalty(self, coefficient: float) -> Float[Tensor, ""]:

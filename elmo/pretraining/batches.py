@@ -112,7 +112,7 @@ class LmReader:
         return window
 
     def position(self) -> dict[str, Any]:
-        """The position of the reader, as plain JSON values of a few kB.
+        """Returns the position of the reader, as plain JSON values of a few kB.
 
         - `epoch`, `ordinal` and `dealt` are the next document to deal, and the characters dealt to every stream so far.
         - `streams` has the documents of each stream of this rank, and the positions of the first of them that are read.
@@ -154,7 +154,7 @@ class LmReader:
         return False
 
     def batch(self, window: Places, position: dict[str, Any]) -> LmBatch:
-        """The window as tensors. Raises StopIteration if all streams are at their end."""
+        """Returns the window as tensors. Raises StopIteration if all streams are at their end."""
         real = window.places >= 0
         if not real.any():
             raise StopIteration

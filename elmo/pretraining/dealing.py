@@ -58,7 +58,7 @@ class Stream:
         return count
 
     def position(self, following: Reference) -> dict[str, Any]:
-        """The position of the stream; `following` is the document that is dealt next."""
+        """Returns the position of the stream; `following` is the document that is dealt next."""
         offset = self._at - self._documents[0][1].begin if self._documents else 0
         place = {"documents": [list(reference) for reference, _ in self._documents], "offset": offset}
         return place | ({"received": list(self.received)} if self.received > following else {})

@@ -15,7 +15,7 @@ from elmo.training.sharding import own_range
 
 
 def divide_checkpoint(saved: Sequence[Saved], rank: int, world: int) -> Saved:
-    """What process `rank` of `world` resumes; `saved` is what each old process saved, by rank."""
+    """Returns what process `rank` of `world` resumes; `saved` is what each old process saved, by rank."""
     wholes = [torch.cat(parts, dim=-2) for parts in zip(*(carried for carried, _ in saved), strict=True)]
     own = own_range(wholes[0].shape[-2], rank, world)
     last = saved[0][1]

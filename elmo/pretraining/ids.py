@@ -91,7 +91,7 @@ class Ids:
         return ranked(zip(self.words[2:], self.counts[2:].tolist(), strict=True))
 
     def totals(self) -> CorpusCounts:
-        """The totals of the text, before any vocabulary covers its words."""
+        """Returns the totals of the text, before any vocabulary covers its words."""
         sentences, words = len(self.sentence_ends), len(self.words) - 2
         lengths = np.fromiter(map(len, self.words), np.int64, len(self.words))
         return CorpusCounts(len(self.tokens) - sentences, sentences, words, 0, int((lengths * self.counts).sum()))

@@ -61,7 +61,7 @@ def is_exported(config: TrainConfig, words: int, origin: dict[str, Any] | None) 
 
 
 def is_recorded(folder: Path, numbers: dict[str, Any]) -> bool:
-    """Whether the last line of `metrics.jsonl` has these numbers."""
+    """Returns whether the last line of `metrics.jsonl` has these numbers."""
     lines = (folder / "metrics.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
     try:
         last = json.loads(lines[-1]) if lines else {}

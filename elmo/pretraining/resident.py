@@ -60,7 +60,7 @@ class ResidentText:
         return int(self.number[END])
 
     def group_sizes(self) -> list[int]:
-        """The number of words of each group."""
+        """Returns the number of words of each group."""
         return [len(group) for group in self.characters]
 
     def distinct(self, words: Int[np.ndarray, "..."]) -> list[int]:

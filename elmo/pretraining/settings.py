@@ -168,7 +168,7 @@ def read_record(record: Path) -> TrainConfig:
 
 
 def on_its_base(given: Mapping[str, Any], record: Path | None) -> tuple[dict[str, Any], Description | None]:
-    """The settings `given` on top of those that a run begins with, and the model that it starts from, if it is opened.
+    """Returns the settings `given` on top of those that a run begins with, and the model that it opens to start from.
 
     These are the settings in its `record`, `train.json`, where a run goes on, else those of the model that it starts
     from. Raises InputError if the record is damaged, and the errors of `elmo.formats.describe`.

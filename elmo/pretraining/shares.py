@@ -94,7 +94,7 @@ class SharedReader:
         return self._readers[0].batch(window, position)
 
     def position(self) -> dict[str, Any]:
-        """The positions of all shares, as plain JSON values."""
+        """Returns the positions of all shares, as plain JSON values."""
         places = [reader.position() for reader in self._readers]
         return {
             "shares": [{"share": share} | place for (share, *_), place in zip(self._own, places, strict=True)],

@@ -128,7 +128,7 @@ class _Run:
         return self.training.fabric.is_global_zero
 
     def is_exported(self) -> bool:
-        """Whether the model of the last step is written; all processes learn it from the first."""
+        """Returns whether the model of the last step is written; all processes learn it from the first."""
         words = self.plan.all_words
         return self.training.fabric.broadcast(self.writes and is_exported(self.config, words, self.origin))
 

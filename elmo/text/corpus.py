@@ -126,7 +126,7 @@ def size_of(path: Path) -> int:
 
 
 def length_of(line: str) -> int:
-    """What a line adds to `size_of` a file that is not compressed: its bytes, with the line end."""
+    """Returns what a line adds to `size_of` a file that is not compressed: its bytes, with the line end."""
     return 1 + (len(line) if line.isascii() else len(line.encode("utf-8", errors="surrogatepass")))
 
 

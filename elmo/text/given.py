@@ -102,7 +102,7 @@ def row_labels(given: Any) -> Any:
 
 
 def place_of(kind: str, number: int, given: Any) -> str:
-    """The name of a text or sentence for errors, with its row in a column of pandas."""
+    """Returns the name of a text or sentence for errors, with its row in a column of pandas."""
     labels = row_labels(given)
     return f"{kind} {number}" if labels is None else f"{kind} {number} (row {str(labels[number])!r} of the column)"
 

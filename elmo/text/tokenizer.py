@@ -112,11 +112,11 @@ class Tokenizer:
         return [found for piece in self.pieces(paragraph) for found in self.divided(self.tokens(piece))]
 
     def pieces(self, paragraph: str) -> Iterator[str]:
-        """The paragraph, or what pysbd makes of it; the tokens of each piece are to be `divided`."""
+        """Yields the paragraph, or what pysbd makes of it; the tokens of each piece are to be `divided`."""
         yield from (paragraph,) if self._segment is None else self._segment(paragraph)
 
     def divided(self, tokens: list[str]) -> list[list[str]]:
-        """The sentences among the tokens of a piece."""
+        """Returns the sentences among the tokens of a piece."""
         if self.config.sentences == "rule":
             return split_sentences(tokens)
         return [tokens] if tokens else []
