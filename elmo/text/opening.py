@@ -234,8 +234,10 @@ def _wide(first: bytes) -> str | None:
     if controls * FEW < len(first) and _is_utf8(first):
         return None
     widest = ("utf-32le", "utf-32be") if first.count(0) * 2 > len(first) else ("utf-16le", "utf-16be")
-    texts = {encoding: first[: len(first) // 4 * 4].decode(encoding, errors="replace") for encoding in widest}
-    found = [encoding for encoding, text in texts.items() if _is_text(text)]
+    whole = first[: len(first) // 4 * 4]
+    texts = {encoding: whole.decode(encoding, errors="replace") for encoding in widest}
+    has_lines = whole.isascii() and b"\n" in whole  # in ASCII with NULs, pairs of letters may look like Chinese
+    found = [name for name, text in texts.items() if _is_text(text) and ("\n" in text or not has_lines)]
     # The letters of a text belong to few alphabets; if its bytes are exchanged, they seem to belong to many.
     return min(found, key=lambda encoding: len({ord(letter) >> 8 for letter in texts[encoding]}), default=None)
 

@@ -22,7 +22,14 @@ FASTA = (".fasta", ".fa", ".faa", ".fas", ".fsa", ".mpfa", ".pep")
 SUFFIXES: dict[str, Kind] = {".conllu": "conllu", **dict.fromkeys(FASTA, "fasta")}
 UNTOLD = ".conll"
 """How the suffixes begin of files whose columns differ: .conll, .conllx, .conll09, .conllup ..."""
-TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
+TABLES = {
+    ".csv": "read_csv({})",
+    ".tsv": "read_csv({}, sep='\\t')",
+    ".json": "read_json({})",
+    ".jsonl": "read_json({}, lines=True)",
+    ".ndjson": "read_json({}, lines=True)",
+}
+"""How pandas reads a table, by the suffix of its file."""
 MARKUP = (".html", ".htm", ".xhtml", ".xml", ".tei")
 CONLLU_ID = re.compile(r"\d{1,9}([-.]\d{1,9})?")
 CONLL_WIDTHS = (8, 10, 14)  # columns of CoNLL-X, CoNLL-U and CoNLL-2009
@@ -111,9 +118,11 @@ def _check_suffix(path: str | Path, suffix: str) -> None:
             " rename it to .txt if it has none"
         )
     if suffix in TABLES:
+        frame = f"pandas.{TABLES[suffix].format(repr(str(path)))}"
         raise InputError(
-            f"{path}: a {suffix} file is a table, not text; write its texts to a text file, one on each line (Python:"
-            " elmo.load().embed(pandas.read_csv(file)['text'])), or rename it to .txt if its lines are text"
+            f"{path}: a {suffix} file is a table, not text; embed its texts in Python,"
+            f" elmo.load().embed({frame}['text']), with the name of their column, or write them to a text file, one on"
+            " each line; rename it to .txt if its lines are text"
         )
 
 

@@ -110,7 +110,7 @@ def test_a_wrong_command_is_one_line_with_what_was_meant(arguments, words):
 def test_a_table_or_a_text_in_the_place_of_a_file_is_refused(tmp_path, command):
     table = tmp_path / "my.csv"
     table.write_text("id,text\n1,The oak grows.\n", encoding="utf-8")
-    refusal(run(*command.format(table).split()), table, "is a table", "read_csv", ".txt")
+    refusal(run(*command.format(table).split()), table, "is a table", f"read_csv({str(table)!r})", ".txt")
     if not command.startswith("perplexity"):  # which reads patterns
         given = [each if each != "{}" else "The oak grows." for each in command.split()]
         refusal(run(*given), "The oak grows.", "write it to a file")

@@ -174,6 +174,23 @@ def test_of_another_encoding_the_likely_one_is_said(tmp_path, encoding, said):
         list(corpus.file_lines(path))
 
 
+@pytest.mark.parametrize("encoding", ["utf-16le", "utf-16be", "utf-32le", "utf-32be"])
+@pytest.mark.parametrize("text", ["Leaves fall.\n", "Он ушёл\nдомой\n", "山上一家\n", "上一年中国人口"])
+def test_wide_characters_without_a_mark_are_recognized(tmp_path, encoding, text):
+    path = tmp_path / "text.txt"
+    path.write_bytes(text.encode(encoding))
+    with refused(f"iconv -f {encoding} -t utf-8"):
+        list(corpus.file_lines(path))
+
+
+@pytest.mark.parametrize("line", [b"a\0b\n", b"one\0two\n", b"1\0002\n", b"\0a\nb", b"ab\0c\n", b"a\0\0b\n"])
+def test_nuls_between_letters_are_not_taken_for_another_encoding(tmp_path, line):
+    path = tmp_path / "text.txt"
+    path.write_bytes(line * 20)
+    with pytest.warns(IrregularInput, match="NUL"):
+        assert list(corpus.file_lines(path)) == (line * 20).decode().rstrip("\n").split("\n")
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="the command is for the shell of Unix")
 @pytest.mark.parametrize("name", ["my text.txt", "dad's.txt"])
 def test_a_remedy_is_a_command_that_works(tmp_path, monkeypatch, name):

@@ -1,5 +1,9 @@
 """Records of text, CoNLL-U and FASTA; offsets lead back to the text."""
 
+import json
+import re
+
+import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -119,3 +123,23 @@ def test_a_sequence_without_a_header_is_named():
 )
 def test_the_name_says_what_a_file_holds(name, kind):
     assert kind_of(name) == kind
+
+
+TEXTS = ['Plants grow, "here".', "It's\tan oak, a tree."]
+TABLES: dict[str, str] = {
+    "a.csv": 'id,text\n1,"Plants grow, ""here""."\n2,"It\'s\tan oak, a tree."\n',
+    "dad's.tsv": 'id\ttext\n1\t"Plants grow, ""here""."\n2\t"It\'s\tan oak, a tree."\n',
+    "a.json": json.dumps([{"id": number, "text": text} for number, text in enumerate(TEXTS)]),
+    "a b.jsonl": "".join(json.dumps({"id": number, "text": text}) + "\n" for number, text in enumerate(TEXTS)),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_remedy_for_a_table_reads_its_texts(tmp_path, name):
+    path = tmp_path / name
+    path.write_text(TABLES[name], encoding="utf-8")
+    with refused(path, "table", ".txt") as caught:
+        kind_of(path)
+    remedy = re.search(r"elmo\.load\(\)\.embed\((pandas\..*?\['text'\])\)", str(caught.value))
+    assert remedy
+    assert list(eval(remedy[1], {"pandas": pandas})) == TEXTS
