@@ -10,6 +10,7 @@ from typing import Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from links import link
 from refusals import refused
 
 from elmo.config import ConfigError, from_dict, load_json, load_toml, parse_overrides, to_json, to_toml
@@ -155,7 +156,7 @@ def test_an_override_of_a_deep_key_is_refused_in_a_short_line() -> None:
 @pytest.mark.parametrize("read", [load_toml, load_json, Vocabulary.load])
 def test_a_file_that_never_ends_is_refused_at_once(tmp_path: Path, read) -> None:
     os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "zero").symlink_to("/dev/zero")
+    link(tmp_path / "zero", "/dev/zero")
     for name in ("pipe", "zero"):
         with refused(name, "regular file"):
             read(tmp_path / name)

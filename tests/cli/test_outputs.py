@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from command import run
+from links import link
 from refusals import refusal, refused
 from tiny import tiny_model, write_tiny
 
@@ -56,7 +57,7 @@ def place(tmp_path: Path, monkeypatch) -> Path:
 )
 def test_an_output_that_is_read_stays(place: Path, command: str, kept: str) -> None:
     shutil.copy("senses.svg", "index/record.json")
-    Path("link.svg").symlink_to("senses.svg")
+    link(Path("link.svg"), "senses.svg")
     Path("hard.svg").hardlink_to("text.svg")
     before = Path(kept).read_bytes()
     done = run(*command.split(), "--overwrite")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from command import run
+from links import link
 from refusals import refusal, refused
 from tiny import tiny_model
 
@@ -28,7 +29,7 @@ def write(path: Path, text: str) -> None:
 
 def test_folder_behind_a_link_is_replaced(tmp_path: Path) -> None:
     write(tmp_path / "disk", "old")
-    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    link(tmp_path / "link", tmp_path / "disk")
     write(tmp_path / "link", "new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "disk" / "file").read_text() == "new"
@@ -143,10 +144,9 @@ def test_what_appears_meanwhile_stays(tmp_path: Path, overwrite: bool) -> None:
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "thesis"]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="links need rights")
 def test_a_folder_that_takes_no_files_is_named_before_any_work(tmp_path: Path, monkeypatch) -> None:
     """The superuser may write everywhere, so the system's answer is put in."""
-    (tmp_path / "link.txt").symlink_to(tmp_path / "closed" / "out.txt")
+    link(tmp_path / "link.txt", tmp_path / "closed" / "out.txt")
     (tmp_path / "closed").mkdir()
     access = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "closed" and access(path, mode))
@@ -170,7 +170,7 @@ def test_a_name_that_is_too_long_is_named(tmp_path: Path, letter: str) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="no pipes in folders")
 def test_a_pipe_or_a_link_to_itself_is_no_output(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.npz")
-    (tmp_path / "loop.npz").symlink_to("loop.npz")
+    link(tmp_path / "loop.npz", "loop.npz")
     for name, match in (("pipe.npz", "pipe.npz"), ("loop.npz", "link")):
         with refused(match, error=OSError), atomic_path(tmp_path / name, overwrite=True):
             pass
@@ -178,7 +178,6 @@ def test_a_pipe_or_a_link_to_itself_is_no_output(tmp_path: Path) -> None:
     assert (tmp_path / "pipe.npz").is_fifo()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="links need rights")
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -193,7 +192,7 @@ def test_a_pipe_or_a_link_to_itself_is_no_output(tmp_path: Path) -> None:
 )
 def test_a_link_to_itself_is_one_line(tmp_path: Path, arguments: str) -> None:
     for name in ("loop", "loop.svg"):
-        (tmp_path / name).symlink_to(name)
+        link(tmp_path / name, name)
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "a.txt").write_text("a b a\n")
     (tmp_path / "text").write_text("a b a\n")
@@ -232,7 +231,7 @@ def test_what_is_finished_is_there_until_it_is_in_its_place(tmp_path: Path, monk
 TEXT = "They play chess .\nThe play opened .\n"
 
 
-@pytest.mark.parametrize("link", ["same", "symbolic", "hard"])
+@pytest.mark.parametrize("kind", ["same", "symbolic", "hard"])
 @pytest.mark.parametrize(
     "command",
     [
@@ -247,12 +246,14 @@ TEXT = "They play chess .\nThe play opened .\n"
     ],
     ids=lambda command: "-".join(command[:2]) + ("-resume" if "--resume" in command else ""),
 )
-def test_output_never_replaces_its_own_input(tmp_path: Path, monkeypatch, command: tuple[str, ...], link: str) -> None:
+def test_output_never_replaces_its_own_input(tmp_path: Path, monkeypatch, command: tuple[str, ...], kind: str) -> None:
     monkeypatch.chdir(tmp_path)
-    text, output = tmp_path / "text.npz", tmp_path / ("text.npz" if link == "same" else "other.npz")
+    text, output = tmp_path / "text.npz", tmp_path / ("text.npz" if kind == "same" else "other.npz")
     text.write_text(TEXT)
-    if link != "same":
-        (output.symlink_to if link == "symbolic" else output.hardlink_to)(text)
+    if kind == "symbolic":
+        link(output, text)
+    elif kind == "hard":
+        output.hardlink_to(text)
     done = run(*(part.format(input="text.npz", output=output.name) for part in command), "--overwrite")
     refusal(done, "input")
     assert text.read_text() == TEXT

@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 from command import Command, run
+from links import link
 from refusals import refused
 from small_corpus import write_corpus
 from tiny import forgetful_embedder, tiny_model
@@ -204,13 +205,13 @@ def test_an_output_that_another_has_written_meanwhile_stays(text, tmp_path, resu
 
 @pytest.mark.parametrize("resume", [False, True])
 def test_of_a_link_what_it_points_to_is_replaced(text, tmp_path, resume):
-    elsewhere, link = tmp_path / "elsewhere", tmp_path / "v.npz"
+    elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "real.npz").write_bytes(b"old")
-    link.symlink_to(elsewhere / "real.npz")
-    written = embed_file(embedder(), text, link, overwrite=True, resume=resume)
-    assert link.is_symlink()
-    assert written.path == link
+    output = link(tmp_path / "v.npz", elsewhere / "real.npz")
+    written = embed_file(embedder(), text, output, overwrite=True, resume=resume)
+    assert output.is_symlink()
+    assert written.path == output
     with read_vectors(elsewhere / "real.npz") as found:
         assert len(found) == written.rows
 

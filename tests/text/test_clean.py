@@ -10,6 +10,7 @@ import pytest
 from command import run
 from hypothesis import given
 from hypothesis import strategies as st
+from links import link
 from refusals import refusal, refused
 
 from elmo.errors import InputError, IrregularInput
@@ -178,9 +179,9 @@ def test_a_document_is_not_cleaned(tmp_path: Path, raw: bytes, word: str) -> Non
 def test_texts_behind_links_are_read_once(tmp_path: Path) -> None:
     source = folder_of(tmp_path / "in", a=f"{LONG}\n")
     elsewhere = folder_of(tmp_path / "elsewhere", b=f"{OTHER}\n")
-    (source / "books").symlink_to(elsewhere)
-    (source / "same").symlink_to(elsewhere)
-    (elsewhere / "back").symlink_to(source)
+    link(source / "books", elsewhere)
+    link(source / "same", elsewhere)
+    link(elsewhere / "back", source)
     report = clean_folder(source, tmp_path / "out", ALL)
     assert [file.name for file in report.files] == ["a.txt", "books/b.txt"]
 
@@ -189,7 +190,7 @@ def test_the_output_is_behind_no_link_of_the_input(tmp_path: Path) -> None:
     """It would be read as text the next time, or be replaced."""
     source = folder_of(tmp_path / "in", a=f"{LONG}\n")
     elsewhere = folder_of(tmp_path / "elsewhere", train=f"{OTHER}\n")
-    (source / "books").symlink_to(elsewhere)
+    link(source / "books", elsewhere)
     for output in (elsewhere, elsewhere / "out", tmp_path / "in" / "books" / "out"):
         with refused(output, "elsewhere"):
             clean_folder(source, output, ALL, overwrite=True)
