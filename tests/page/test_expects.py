@@ -30,8 +30,10 @@ def test_surprisals_are_those_of_the_server_and_substitutes_come_by_key(tab):
     tab.settle()
     best = tab.ask("/substitutes", asked | {"side": "backward"})["substitutes"]
     assert page.locator("#substitutes-list li button").all_inner_texts() == [each["word"] for each in best]
-    page.click("#substitutes-list li:nth-child(2) button")
+    page.focus("#substitutes-list li:nth-child(2) button")
+    page.keyboard.press("Enter")
     tab.settle()
+    assert page.evaluate("document.activeElement.dataset.word") == "0.3", "the focus is where the word went"
     assert page.input_value("#expects-text").split()[3] == best[1]["word"]
     page.click("[data-word='0.3']")
     page.wait_for_selector("#substitutes", state="hidden")

@@ -27,6 +27,17 @@ def test_it_fits_and_axe_finds_nothing(opened, width, scheme, forced):
     assert not [(each["id"], [node["html"][:200] for node in each["nodes"]][:3]) for each in found]
 
 
+def test_letters_twice_as_large_fit_a_narrow_screen(opened):
+    tab = opened(320)
+    page = tab.go(place="0.3")
+    page.wait_for_selector("#substitutes-list li")
+    page.evaluate("document.documentElement.style.fontSize = '200%'")
+    beyond = """[...document.querySelectorAll("main *")].filter((each) => !each.closest("svg, .scroll, .unseen"))
+      .filter((each) => each.getBoundingClientRect().right > innerWidth).map((each) => each.outerHTML.slice(0, 80))"""
+    assert page.evaluate(beyond) == []
+    assert all(each.bounding_box()["width"] > 150 for each in page.locator(".mix input").all())
+
+
 def test_by_keys_one_comes_to_every_section_and_sees_where_one_is(opened):
     tab = opened(1200)
     page = tab.go(s="They play .\nWe play .", place="0.3")
@@ -177,13 +188,16 @@ def test_a_cell_that_keys_reach_is_on_the_screen(opened):
 def test_print_is_dark_on_white_and_cuts_no_picture_off(opened):
     tab = opened(1000, color_scheme="dark")
     page = tab.go(s="one two three four five six seven eight nine ten " * 3)
+    page.click("#word-heat summary")
+    page.wait_for_selector("#word-heat td")
     page.emulate_media(media="print")
     page.evaluate("document.body.style.width = '400px'")  # as on paper, for which nothing is drawn again
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(33, 33, 38)"
     for colour in ("#senses .bar", "#word .token", "#expects .bits"):  # which browsers else leave out
         assert page.evaluate(f"getComputedStyle(document.querySelector('{colour}')).printColorAdjust") == "exact"
     overflows = "(all) => all.some((each) => each.scrollWidth > each.clientWidth)"
-    assert not page.locator(".scroll").evaluate_all(overflows)
+    assert not page.locator(".scroll:not(:has(table))").evaluate_all(overflows)
+    assert page.evaluate("getComputedStyle(document.querySelector('.scroll:has(table)')).maxHeight") == "none"
 
 
 def test_names_are_cut_between_letters(tab):

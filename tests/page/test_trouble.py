@@ -53,6 +53,7 @@ def test_the_page_asks_for_the_key_and_says_what_the_server_refuses(opened):
     page.wait_for_selector("#uses .point")
     tab.settle()
     assert page.is_hidden("#key")
+    assert page.evaluate("document.activeElement.id") == "senses-title"
     assert KEY not in page.url
     page.fill("#word-text", "\n".join(["They play ."] * (MOST + 1)))
     page.wait_for_selector("#word > .trouble:visible")

@@ -141,6 +141,7 @@ export function expects(info) {
       const all = scored.map(({ tokens }, i) => (i === sentence ? tokens.with(token, word) : tokens).join(" "));
       set({ e: all.join("\n") });
       find("expects-text").value = get("e");
+      section.querySelector(`[data-word="${sentence}.${token}"]`)?.focus(); // the list makes way for another
       load();
     };
     const items = found.map(({ word, log_probability }) => {

@@ -24,11 +24,13 @@ async function start() {
   } finally {
     find("asks").hidden = true;
   }
+  const hadForm = !find("key").hidden;
   find("trouble").hidden = find("key").hidden = true;
   const { layers, dim } = about.elmo;
   readAs(about.elmo);
   find("model").textContent = `The model here is ${about.model_id}: ${layers} layers of ${dim} numbers a word.`;
   find("main").hidden = false;
+  if (hadForm) find("senses-title").focus(); // the field that had the focus is gone
   if (!sections.length) sections = [senses(about), word(about), expects(about), uses(about)];
   await shown();
 }
