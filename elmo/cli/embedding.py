@@ -58,7 +58,8 @@ def _add_embed(verbs: Any) -> None:
         "--state",
         choices=["reset", "echo", "carry", "warm"],
         default="reset",
-        help="LSTM state before a sentence: zero, or after the sentence itself, the previous ones, or a neutral text",
+        help="LSTM state before a sentence: reset is zero; echo, carry and warm have read the same sentence, the"
+        " previous ones, or a neutral text",
     )
     embed.add_argument(
         "--batch-size", type=int, metavar="N", help="sentences per batch with --state carry (default: 32)"

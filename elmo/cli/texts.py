@@ -16,7 +16,7 @@ def add_verbs(verbs: Any) -> None:
         verbs,
         "text",
         text_verb,
-        "make a clean text to train on, and one held out, of a folder of files",
+        "make a clean training text and a held-out text from a folder of files",
         "elmo text texts/ clean/ --language la",
     )
     text.add_argument("input", nargs="+", metavar="FOLDER", help="text files (.txt, .gz, .xz, .bz2); last, the output")
