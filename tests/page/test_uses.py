@@ -112,9 +112,11 @@ def test_a_word_with_its_point_is_the_word_where_text_is_split_at_spaces(opened)
 
     page.route("**/info", lambda route: route.fulfill(json=about))
     page.route("**/vectors", split)
-    tab.go(h="1", s="They play.\nWe play, too.\nPlayers.", w="play", u="A bank.\nThe “bank” fell.\nEmbankments.")
+    tab.go(
+        h="1", s="They play.\nWe play, too.\nPlayers.", w="“play”, “we”", u="A bank.\nThe “bank” fell.\nEmbankments."
+    )
     assert page.is_hidden("#senses > .trouble")
-    assert page.locator("#word-sentences [aria-pressed=true]").all_inner_texts() == ["play.", "play,"]
+    assert page.locator("#word-sentences [aria-pressed=true]").all_inner_texts() == ["play.", "We", "play,"]
     assert page.inner_text("#uses-note") == "2 uses of “bank” in the text."
     page.unroute("**/vectors")
 
