@@ -70,7 +70,7 @@ class Model:
     @property
     def inputs(self) -> Vocabulary | Lexicon | None:
         """The vocabulary or lexicon that maps input words to ids; None if the model reads bytes."""
-        return self.lexicon or self.vocabulary
+        return None if self.config.char_cnn is not None else self.lexicon or self.vocabulary
 
     @property
     def normalize(self) -> tuple[str, ...]:
@@ -214,7 +214,7 @@ def content_hash(model: Model) -> str:
         digest.update(weight.detach().contiguous().float().numpy().tobytes())
     if model.text is not None and model.text.normalize:
         digest.update(json.dumps(sorted(model.text.normalize)).encode())
-    inputs = model.inputs if model.config.char_cnn is None else None
+    inputs = model.inputs
     if isinstance(inputs, Lexicon):
         digest.update(json.dumps([_items(inputs.words), _items(inputs.characters)]).encode())
         if inputs.characters is None and inputs.max_characters is not None:  # else it is in the config

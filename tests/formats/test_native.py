@@ -20,6 +20,7 @@ from elmo.errors import InputError
 from elmo.formats import Mix, Model, allennlp, native, native_weights
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.lstm import LstmConfig
+from elmo.text.batching import to_batch
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import SPECIAL, Vocabulary
 
@@ -121,6 +122,13 @@ def test_a_network_to_be_trained_has_its_own_weights_and_a_frozen_one_shares_the
     for network in (frozen, fresh):
         assert all(torch.equal(weight, before[name]) for name, weight in network.bilm.state_dict().items())
     assert all(weight.data_ptr() == loaded.weights[name].data_ptr() for name, weight in frozen.bilm.named_parameters())
+
+
+def test_a_model_of_characters_needs_no_ids_of_words():
+    """The vocabulary of its softmax says nothing of what it reads."""
+    sentences = [["the", "cat"], []]
+    assert model().inputs is None
+    assert torch.equal(model().to_batch(sentences).char_ids, to_batch(sentences, vocabulary=model().inputs).char_ids)
 
 
 @pytest.mark.parametrize("kind", ["of the same sizes", "of other sizes"])
