@@ -21,6 +21,7 @@ from elmo.integrations.originals import (
     public_names,
 )
 from elmo.model.bilm import BiLM, uncompiled
+from elmo.model.config import LstmConfig
 from elmo.text.characters import END_WORD, PADDING, encode_words
 from elmo.text.marks import BOS, EOS
 from elmo.types import Batch, LstmState
@@ -96,8 +97,9 @@ class _ElmoBiLm(StandIn):
     ) -> None:
         super().__init__()
         self._has_bool_masks = masks_are_bool(allennlp)
-        self._elmo_lstm = ElmoLstm(chosen_state(state))
-        self.bilm: BiLM = _load(options_file, weight_file).bilm().requires_grad_(requires_grad)
+        policy, model = chosen_state(state), _load(options_file, weight_file)
+        self._elmo_lstm = ElmoLstm(policy, model.config.lstm)
+        self.bilm: BiLM = model.bilm().requires_grad_(requires_grad)
         self._word_embedding: nn.Embedding | None = None
         if vocab_to_cache:
             self.create_cached_cnn_embeddings(vocab_to_cache)
@@ -158,13 +160,15 @@ class _ElmoBiLm(StandIn):
 class ElmoLstm(StandIn):
     """Carries the LSTM state between calls; AllenNLP kept it at the same place, `elmo._elmo_lstm._elmo_lstm`.
 
-    It has no weights; it is a module so that programs find `stateful` and `reset_states` among a network's modules. Row
-    i of a batch continues from row i of the previous batch. Additional rows start from zero; rows that a smaller batch
-    lacks keep their state.
+    It has the LSTMs' sizes under AllenNLP's names, where `hidden_size` is that of the projection, but no weights; it is
+    a module so that programs find `stateful` and `reset_states` among a network's modules. Row i of a batch continues
+    from row i of the previous batch. Additional rows start from zero; rows that a smaller batch lacks keep their state.
     """
 
-    def __init__(self, state: StatePolicy) -> None:
+    def __init__(self, state: StatePolicy, lstm: LstmConfig) -> None:
         super().__init__()
+        self.input_size = self.hidden_size = lstm.projection_dim
+        self.cell_size, self.num_layers = lstm.dim, lstm.n_layers
         self.stateful = state == "carry"
         self._states: tuple[Tensor, ...] | None = ()  # programs iterate over it, or set it to None
 

@@ -49,8 +49,12 @@ class ElmoEmbedder(metaclass=StandInClass):
         self._packed: list[Any] = []  # the state of the weights when the embedder packed them
 
     def batch_to_embeddings(self, batch: Iterable[Iterable[str]]) -> tuple[Tensor, Tensor]:
-        """Returns the layers (B, N, T, D) of a batch, which are zero at padding, and its mask (B, T)."""
-        with torch.no_grad():
+        """Returns the layers (B, N, T, D) of a batch, which are zero at padding, and its mask (B, T).
+
+        They have gradients if the program lets `elmo_bilm` be trained.
+        """
+        is_trained = any(weight.requires_grad for weight in self.elmo_bilm.parameters())
+        with torch.set_grad_enabled(is_trained and torch.is_grad_enabled()):
             output = self.elmo_bilm(batch_to_ids(batch).to(self._device))
         mask = output["mask"]
         layers = [without_boundaries(layer, mask > 0) for layer in output["activations"]]
@@ -69,7 +73,7 @@ class ElmoEmbedder(metaclass=StandInClass):
         if self.elmo_bilm._elmo_lstm.stateful:
             vectors, mask = self.batch_to_embeddings(batch)
             lengths = mask.sum(dim=1).tolist()
-            return [row[:, :length].cpu().numpy() for row, length in zip(vectors, lengths, strict=True)]
+            return [row[:, :length].detach().cpu().numpy() for row, length in zip(vectors, lengths, strict=True)]
         weights = [(self._device, weight.data_ptr(), weight._version) for weight in self.elmo_bilm.bilm.parameters()]
         if self._embedder is None or self._packed != weights:  # a program may load other weights, or train these
             self._embedder, self._packed = Embedder(self.elmo_bilm.bilm, device=self._device), weights

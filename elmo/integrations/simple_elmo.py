@@ -31,15 +31,26 @@ class ElmoModel(metaclass=StandInClass):
         self.state = chosen_state(state)
         self.batch_size: int | None = None
         self._directory: Path | None = None
+        self._layers = "average"
         self._embedder: Embedder | None = None
         self._scorer: Scorer | None = None
 
-    def load(self, directory: str | Path, max_batch_size: int = 32, limit: int = 100, full: bool = False) -> str:
+    def load(
+        self,
+        directory: str | Path,
+        max_batch_size: int = 32,
+        limit: int = 100,
+        full: bool = False,
+        *,
+        top: bool = False,
+    ) -> str:
         """Opens a model: a folder of options and weights, a ZIP of the NLPL repository, or what `elmo.load` opens.
 
         `max_batch_size` only has an effect with carried state. `limit` and `full` have no effect: every word is encoded
-        once anyway, and a softmax is read when it is needed.
+        once anyway, and a softmax is read when it is needed. With `top`, which the first versions had, vectors are
+        those of the top layer where a call names no `layers`.
         """
+        self._layers = "top" if top else "average"
         self._embedder = Embedder.load(
             directory, state=self.state, batch_size=max_batch_size, keep_state=self.state == "carry"
         )
@@ -50,14 +61,15 @@ class ElmoModel(metaclass=StandInClass):
         self,
         texts: Sequence[Sequence[str]],
         warmup: bool = True,
-        layers: str = "average",
+        layers: str | None = None,
         session: Any = None,
     ) -> np.ndarray:
         """Returns the vectors of all tokens, float64: (sentences, T, D) or, for layers "all", (sentences, N, T, D).
 
-        T is that of the longest sentence; shorter ones are padded with zeros. `layers` is "average", "top" or "all".
-        `warmup` and `session` only have an effect with carried state.
+        T is that of the longest sentence; shorter ones are padded with zeros. `layers` is "average" (the default),
+        "top" or "all". `warmup` and `session` only have an effect with carried state.
         """
+        layers = layers or self._layers
         arrays = list(self._embed(texts, layers, warmup, session))
         longest = max((array.shape[-2] for array in arrays), default=0)
         vectors = np.zeros((len(arrays), *self._shape(layers, longest)))
@@ -69,7 +81,7 @@ class ElmoModel(metaclass=StandInClass):
         self,
         texts: Sequence[Sequence[str]],
         warmup: bool = True,
-        layers: str = "average",
+        layers: str | None = None,
         session: Any = None,
     ) -> np.ndarray:
         """Returns each sentence's mean vector, scaled to length 1: (sentences, D) or, for "all", (sentences, N, D).
@@ -77,6 +89,7 @@ class ElmoModel(metaclass=StandInClass):
         For "all", each sentence's matrix as a whole has length 1. An empty sentence gives zeros. The arguments and the
         type of the result are those of `get_elmo_vectors`.
         """
+        layers = layers or self._layers
         sums = [array.sum(axis=-2, dtype=np.float64) for array in self._embed(texts, layers, warmup, session)]
         units = [total / (float(np.linalg.norm(total)) or 1.0) for total in sums]
         return np.stack(units) if units else np.zeros((0, *self._shape(layers)))

@@ -165,6 +165,28 @@ def test_the_state_is_found_among_the_modules(files, way):
     torch.testing.assert_close(elmo(ids)["elmo_representations"][0], first)
 
 
+def test_the_lstm_has_its_sizes(files):
+    from allennlp.modules.elmo import _ElmoBiLm
+
+    lstm = _ElmoBiLm(*files)._elmo_lstm
+    assert (lstm.input_size, lstm.hidden_size, lstm.cell_size, lstm.num_layers) == (DIM // 2, DIM // 2, 6, LAYERS - 1)
+
+
+@pytest.mark.parametrize("state", ["reset", "carry"])
+def test_an_embedder_trains_the_bilm_if_the_program_lets_it(files, state):
+    from allennlp.commands.elmo import ElmoEmbedder
+
+    install_shims(state=state)
+    embedder = ElmoEmbedder(*files)
+    assert not embedder.batch_to_embeddings(SENTENCES)[0].requires_grad
+    embedder.elmo_bilm.requires_grad_(True)
+    vectors, _ = embedder.batch_to_embeddings(SENTENCES)
+    vectors.square().sum().backward()
+    assert all(weight.grad is not None for weight in embedder.elmo_bilm.parameters())
+    assert [array.shape[1] for array in embedder.embed_batch(SENTENCES)] == [4, 1, 2]
+    assert embedder.embed_batch([]) == []
+
+
 @pytest.mark.parametrize(
     ("version", "kind"), [("0.9", torch.int64), ("0.8.5", torch.int64), ("1", torch.bool), ("2.10.1", torch.bool)]
 )
@@ -341,6 +363,19 @@ def test_simple_elmo_loads_as_it_did(files, every):
     assert means.dtype == np.float64
     mean = every[2].mean(axis=(0, 1), dtype=np.float64)
     np.testing.assert_allclose(means[2], mean / np.linalg.norm(mean), atol=1e-6)
+
+
+@pytest.mark.parametrize("top", [False, True])
+def test_simple_elmo_chooses_layers_as_its_first_versions_did(files, top):
+    from simple_elmo import ElmoModel
+
+    model = ElmoModel()
+    model.load(files[1], top=top, limit=50)
+    named = "top" if top else "average"
+    np.testing.assert_array_equal(model.get_elmo_vectors(SENTENCES), model.get_elmo_vectors(SENTENCES, layers=named))
+    means = model.get_elmo_vector_average(SENTENCES)
+    np.testing.assert_array_equal(means, model.get_elmo_vector_average(SENTENCES, layers=named))
+    assert np.allclose(means, model.get_elmo_vector_average(SENTENCES, layers="average")) != top
 
 
 @pytest.mark.parametrize("warmup", [False, True])
