@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from elmo.model.bilm import BiLM, BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
@@ -144,3 +145,20 @@ def test_a_rate_in_a_tensor_gives_the_steps_of_a_number(config: OptimConfig) -> 
         found.append([stack, vector, table])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_muon_takes_products_of_rounded_numbers_on_a_gpu_only(monkeypatch):
+    settings, found = torch.backends.cuda.matmul, []
+    monkeypatch.setattr(
+        "elmo.training.optim.orthogonalize", lambda matrix: found.append(settings.allow_tf32) or matrix.clone()
+    )
+    before = settings.allow_tf32
+    for device in ("cpu", "cuda"):
+        with FakeTensorMode(), torch.device(device):
+            matrix, vector = (torch.nn.Parameter(torch.zeros(shape)) for shape in ((3, 4), (4,)))
+            optimizer = build_optimizer([matrix, vector], OptimConfig("muon"), matrices={matrix: (3, 4)})
+            for parameter in (matrix, vector):
+                parameter.grad = torch.zeros_like(parameter)
+            optimizer.step()
+    assert found == [before, True]
+    assert settings.allow_tf32 == before
