@@ -54,10 +54,10 @@ class GraphReader:
         self._bilm = bilm
         self._layers = [
             (
-                layer.weight_input.detach().to(dtype),
-                layer.weight_state.detach().to(dtype),
-                layer.bias.detach().float().clone(),
-                None if layer.weight_projection is None else layer.weight_projection.detach().to(dtype),
+                layer.weight_input.detach().to(dtype, copy=True),
+                layer.weight_state.detach().to(dtype, copy=True),
+                layer.bias.detach().to(torch.float32, copy=True),
+                None if layer.weight_projection is None else layer.weight_projection.detach().to(dtype, copy=True),
             )
             for layer in cast(list[BiLstmLayer], list(bilm.layers))
         ]
@@ -142,5 +142,5 @@ class GraphReader:
 
 
 def _round_up(count: int, sizes: Sequence[int]) -> int:
-    """Rounds up to the next of the sizes; a count beyond all of them stays as it is."""
-    return next((size for size in sizes if size >= count), count)
+    """Rounds up to the next of the sizes, or to a multiple of the last: every shape takes memory for good."""
+    return next((size for size in sizes if size >= count), -(-count // sizes[-1]) * sizes[-1])
