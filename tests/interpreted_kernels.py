@@ -98,6 +98,19 @@ def test_rows_of_several_lengths_keep_their_last_state(config, by_torch):
         close(found, by_torch(layer, *inputs, active))
 
 
+@pytest.mark.parametrize("learns", [False, True])
+def test_a_weight_that_is_no_number_is_not_hidden_by_the_clips(learns):
+    layer, inputs = BiLstmLayer(SIZES), layer_inputs(SIZES)
+    with torch.no_grad():
+        layer.weight_input[0, 0, 0] = float("nan")
+        expected = recurrence(layer, *inputs)
+    with torch.set_grad_enabled(learns):
+        found = layer(*inputs)
+    for one, other in zip(found, expected, strict=True):
+        assert one[0].isnan().any()
+        assert torch.equal(one.isnan(), other.isnan())
+
+
 def window():
     char_ids = torch.full((WORDS, CHARACTERS), 261)
     for row in range(WORDS):

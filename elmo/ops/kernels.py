@@ -16,6 +16,13 @@ def _tanh(x):
 
 
 @triton.jit
+def _clipped(x, limit):
+    """Cuts off what is beyond the limit; NaN stays, as in torch."""
+    x = tl.maximum(x, -limit, propagate_nan=tl.PropagateNan.ALL)
+    return tl.minimum(x, limit, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
 def cell_forward(
     gates, bias, keep, live, cell_in, cell_out, memory,
     rows, size, forget_bias, limit, gates_stride, memory_stride, keep_stride,
@@ -39,7 +46,7 @@ def cell_forward(
     before = tl.load(cell_in + place, there, 0.0)
     if HAS_KEEP:
         before *= tl.load(keep + d * keep_stride + b)
-    c = tl.minimum(tl.maximum(before * f + i * j, -limit), limit)
+    c = _clipped(before * f + i * j, limit)
     if HAS_LIVE:
         c = tl.where(tl.load(live + b) > 0, c, before)
     kind = gates.dtype.element_ty
@@ -95,8 +102,7 @@ def clip_forward(
     d, b = tl.program_id(0).to(tl.int64) // rows, tl.program_id(0).to(tl.int64) % rows
     k = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     there = k < size
-    x = tl.load(projected + d * projected_stride + b * size + k, there, 0.0).to(tl.float32)
-    x = tl.minimum(tl.maximum(x, -limit), limit)
+    x = _clipped(tl.load(projected + d * projected_stride + b * size + k, there, 0.0).to(tl.float32), limit)
     state = x
     if HAS_LIVE:
         alive = tl.load(live + b) > 0
