@@ -180,7 +180,7 @@ class _Coming:
         there = torch.empty(selected.shape, dtype=selected.dtype, device="cpu", pin_memory=True)  # copied to at once
         there.copy_(selected, non_blocking=True)
         arrived = torch.cuda.Event()
-        arrived.record()
+        arrived.record(torch.cuda.current_stream(selected.device))
         return cls(there, arrived, start, direction)
 
     def array(self) -> np.ndarray:

@@ -5,6 +5,8 @@ places in a text) are in tensors. On a CPU a stand-in runs the same function and
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from functools import cache
 from typing import Any
 
 import torch
@@ -45,30 +47,48 @@ def capture(
     changes. They are restored afterwards, and those that it has made become zero.
     """
     on_gpu = device.type == "cuda"
-    before = {tensor: tensor.detach().clone() for tensor in state()}
-    if on_gpu:
-        side = torch.cuda.Stream(device)
-        side.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(side):
-            for _ in range(WARM_UPS):
-                function()
-        torch.cuda.current_stream(device).wait_stream(side)
-    else:
-        function()
-    with torch.no_grad():
-        for tensor in state():
-            if tensor in before:
-                tensor.copy_(before[tensor])
-            else:
-                tensor.zero_()
-    del before
-    if not on_gpu:
-        return _Recorded(function)
+    with torch.cuda.device(device) if on_gpu else nullcontext():  # generators and kernels are those of the current one
+        before = {tensor: tensor.detach().clone() for tensor in state()}
+        if on_gpu:
+            _warm_up(function, device)
+        else:
+            function()
+        with torch.no_grad():
+            for tensor in state():
+                if tensor in before:
+                    tensor.copy_(before[tensor])
+                else:
+                    tensor.zero_()
+        del before
+        return _graph_of(function, device, pool) if on_gpu else _Recorded(function)
+
+
+def _warm_up(function: Callable[[], None], device: torch.device) -> None:
+    side, _ = streams_of(device)
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(WARM_UPS):
+            function()
+    torch.cuda.current_stream().wait_stream(side)
+
+
+def _graph_of(function: Callable[[], None], device: torch.device, pool: Any) -> Launch:
     graph = torch.cuda.CUDAGraph()
-    torch.cuda.synchronize(device)
-    with torch.cuda.graph(graph, pool=pool):
+    torch.cuda.synchronize()
+    # Other threads of the program, such as one that pins memory for a loader, may go on meanwhile.
+    with torch.cuda.graph(graph, pool, stream=streams_of(device)[1], capture_error_mode="thread_local"):
         function()
     return graph.replay
+
+
+@cache
+def streams_of(device: torch.device) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
+    """Returns the streams of all warm-ups and of all captures on a device.
+
+    cuBLAS keeps memory for every stream that it has seen, 32 MiB on an H100; and graphs share a pool only if they were
+    captured on one stream.
+    """
+    return torch.cuda.Stream(device), torch.cuda.Stream(device)
 
 
 class _Recorded:
@@ -91,7 +111,7 @@ class _Recorded:
 
 
 class _Capture(TorchDispatchMode):
-    """Refuses operations that read back; notes the others with the shapes of their results."""
+    """Refuses operations that copy to or from the CPU; notes the others with the shapes of their results."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,6 +124,11 @@ class _Capture(TorchDispatchMode):
         ):
             raise CaptureError(f"{name} reads numbers back from the GPU, which a CUDA graph cannot do")
         found = func(*args, **(kwargs or {}))
+        devices = {str(part.device) for part in tree_leaves((args, kwargs, found)) if isinstance(part, Tensor)}
+        if len(devices) > 1:
+            raise CaptureError(
+                f"{name} has tensors on {' and '.join(sorted(devices))}: a CUDA graph cannot repeat that"
+            )
         shapes = [str(tuple(part.shape)) for part in tree_leaves(found) if isinstance(part, Tensor)]
         self.operations.append((name, *shapes))
         return found

@@ -98,16 +98,17 @@ def read_lstm(
     outputs = inputs.new_empty(2, steps, rows, hidden.shape[-1])
     memory = inputs.new_empty(2, rows, cell.shape[-1], dtype=dtype)
     products = torch.bmm(inputs.to(dtype).flatten(1, 2), weight_input.mT).view(2, steps, rows, -1)
-    hidden = hidden.contiguous().clone() if keeping is None else hidden * keeping[:, 0, :, None]
+    hidden = hidden.contiguous().clone() if keeping is None else (hidden * keeping[:, 0, :, None]).contiguous()
     cell = cell.contiguous().clone()
-    for t in range(steps):
-        products[:, t].baddbmm_(hidden.to(dtype), weight_state.mT)
-        there = None if live is None else live[t]
-        now = None if keeping is None else keeping[:, t]
-        after = None if keeping is None or t + 1 == steps else keeping[:, t + 1]
-        _cell_forward(kernels, products[:, t], bias, now, there, cell, cell, memory, clips.forget_bias, limit)
-        projected = memory if weight_projection is None else torch.bmm(memory, weight_projection.mT)
-        _clip_forward(kernels, projected, outputs[:, t], hidden, hidden, after, there, projection_limit)
+    with torch.cuda.device_of(inputs):  # Triton launches on the current device
+        for t in range(steps):
+            products[:, t].baddbmm_(hidden.to(dtype), weight_state.mT)
+            there = None if live is None else live[t]
+            now = None if keeping is None else keeping[:, t]
+            after = None if keeping is None or t + 1 == steps else keeping[:, t + 1]
+            _cell_forward(kernels, products[:, t], bias, now, there, cell, cell, memory, clips.forget_bias, limit)
+            projected = memory if weight_projection is None else torch.bmm(memory, weight_projection.mT)
+            _clip_forward(kernels, projected, outputs[:, t], hidden, hidden, after, there, projection_limit)
     return outputs, hidden, cell
 
 
@@ -125,7 +126,8 @@ def train_lstm(
 ) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
     """Does what `read_lstm` does for rows of one length, with gradients. The products are in `dtype`."""
     arguments = (inputs, weight_input, weight_state, bias, weight_projection, hidden, cell, clips, keep, dtype)
-    return _Lstm.apply(*arguments)  # type: ignore[no-any-return]
+    with torch.cuda.device_of(inputs):  # autograd does the same for the backward pass
+        return _Lstm.apply(*arguments)  # type: ignore[no-any-return]
 
 
 class _Lstm(torch.autograd.Function):
@@ -242,7 +244,8 @@ def sampled_loss(
 ) -> Float[Tensor, ""]:
     """Computes `elmo.model.lm_head.LmHead.sampled_loss`, with dense gradients of the whole table."""
     arguments = (hidden, weight, bias, targets, negatives, log_expected, product_dtype(hidden))
-    return _SampledLoss.apply(*arguments)  # type: ignore[no-any-return]
+    with torch.cuda.device_of(hidden):
+        return _SampledLoss.apply(*arguments)  # type: ignore[no-any-return]
 
 
 class _SampledLoss(torch.autograd.Function):

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo import ops
+from elmo.errors import Failure
 from elmo.pretraining.batches import LmReader, Places, ReaderConfig
 from elmo.pretraining.ids import Ids
 from elmo.pretraining.objective import LanguageModel
@@ -19,6 +20,9 @@ from elmo.pretraining.shares import SharedReader
 from elmo.text.vocabulary import Vocabulary
 from elmo.training.loop import Carried, Training, TrainingError, seed_step
 from elmo.types import LmBatch, LstmState
+
+ROOM = "room"
+"""The name, in a position, of the numbers of distinct words and of slots for them."""
 
 
 def can_replay(model: LanguageModel, device: torch.device) -> bool:
@@ -65,7 +69,10 @@ class Replay:
         self.distinct = [0] * len(self._text.characters)
         """The most distinct words of a window so far, for each group of words."""
         self.slots: list[int] = []
-        """The numbers of slots for them."""
+        """The numbers of slots for them. A resumed run has those of the run before: others would change last bits."""
+        room = (position or {}).get(ROOM, {"distinct": [], "slots": []})
+        if len(room["distinct"]) == len(room["slots"]) == len(self.distinct):
+            self.distinct, self.slots = room["distinct"], room["slots"]
         self._replay: ops.Launch | None = None
 
     def step(self, number: int, rate: float) -> tuple[Tensor, Tensor]:
@@ -74,8 +81,9 @@ class Replay:
         found = self._text.distinct(self._ids.windows(window.places).inputs)
         self.distinct = [max(pair) for pair in zip(self.distinct, found, strict=True)]
         fits = all(count <= room for count, room in zip(found, self.slots, strict=False))
-        if self._replay is not None and not fits:  # a capture takes as much work as two steps
-            self._replay = None
+        if not fits or not self.slots:
+            self._replay = None  # frees the memory of the graph; a capture takes as much work as two steps
+            self.slots = self._text.slots(self.distinct, self._places.numel())
         self._fill(window, number, rate)
         if self._replay is None:
             self._replay = self._captured()
@@ -91,7 +99,7 @@ class Replay:
 
     def position(self) -> dict[str, Any]:
         """Returns the position, as `Stepper` describes."""
-        return self._reader.position()
+        return self._reader.position() | {ROOM: {"distinct": self.distinct, "slots": self.slots}}
 
     def _fill(self, window: Places, number: int, rate: float) -> None:
         """Sends what a step depends on, in order with the steps before it."""
@@ -103,9 +111,13 @@ class Replay:
         self._number.fill_(number)
 
     def _captured(self) -> ops.Launch:
-        self._replay = None  # frees the memory of the former graph
-        self.slots = self._text.slots(self.distinct, self._places.numel())
-        return ops.capture(self._whole, self._rate.device, self._state)
+        try:
+            return ops.capture(self._whole, self._rate.device, self._state)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise Failure(f"a CUDA graph cannot repeat the step ({reason}); go on with replayed=false") from error
 
     def _state(self) -> Iterator[Tensor]:
         """All tensors that a step changes, without those that `_fill` sets."""

@@ -1,0 +1,89 @@
+"""What a second GPU does while the first is the current one, without having either."""
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+import torch
+from idle_kernels import use_idle_kernels
+from other_device import DEVICE, Elsewhere, Lists, OtherDevice
+
+from elmo import ops
+from elmo.ops.captured import streams_of
+from elmo.ops.packed_lstm import Clips
+
+SECOND = torch.device("cuda", 1)
+CLIPS = Clips(3.0, 3.0, 1.0)
+
+
+@pytest.fixture
+def current(monkeypatch):
+    """The current device, in a list of one; the other of two is `SECOND`."""
+    current = [0]
+
+    @contextmanager
+    def on(device):
+        current[0], before = device, current[0]
+        yield
+        current[0] = before
+
+    monkeypatch.setattr(torch.cuda, "device", lambda device: on(device.index))
+    monkeypatch.setattr(torch.cuda, "device_of", lambda tensor: on(1 if isinstance(tensor, Elsewhere) else current[0]))
+    return current
+
+
+@pytest.mark.parametrize("learns", [False, True])
+def test_kernels_are_launched_on_the_device_of_the_tensors(learns, current, monkeypatch):
+    devices = use_idle_kernels(monkeypatch, lambda *_: current[0])
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda _: False)
+    with Lists(), OtherDevice():
+        shapes = (2, 3, 4, 5), (2, 24, 5), (2, 24, 4), (2, 24), (2, 4, 6), (2, 4, 4), (2, 4, 6)
+        inputs, *others = [torch.zeros(shape, device=DEVICE, requires_grad=learns) for shape in shapes]
+        ops.bi_lstm(inputs, *others, clips=CLIPS)
+        rows, bias = (torch.zeros(shape, device=DEVICE, requires_grad=learns) for shape in ((20, 4), (20,)))
+        words = torch.arange(6, device=DEVICE)
+        ops.sampled_loss(rows[:6], rows, bias, words, words, bias)
+    assert devices == [1] * (2 * 3 + 1)
+
+
+def test_a_graph_is_captured_on_its_device(current, monkeypatch):
+    """By stand-ins for streams and graphs, which say where they are."""
+    seen = []
+
+    class Stream(torch.cuda.Stream):
+        def __new__(cls, device):
+            return object.__new__(cls)
+
+        def __init__(self, device):
+            self.device = device
+            seen.append(("stream", device))
+
+        def wait_stream(self, stream):
+            assert stream.device == self.device
+
+    class Graph:
+        def replay(self):
+            seen.append("replay")
+
+    @contextmanager
+    def graph(made, pool, stream, capture_error_mode):
+        seen.append(("graph", current[0], stream.device))
+        yield
+
+    for name, value in {
+        "Stream": Stream,
+        "stream": lambda stream: torch.cuda.device(stream.device),
+        "current_stream": lambda: SimpleNamespace(device=torch.device("cuda", current[0]), wait_stream=lambda _: None),
+        "synchronize": lambda: None,
+        "CUDAGraph": Graph,
+        "graph": graph,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    streams_of.cache_clear()
+    for _ in range(2):
+        ops.capture(lambda: seen.append(("run", current[0])), SECOND, lambda: [])()
+    streams_of.cache_clear()
+    assert seen.count("replay") == 2
+    assert {run for run in seen if run[0] == "run"} == {("run", 1)}
+    assert [made for made in seen if made[0] == "graph"] == [("graph", 1, SECOND)] * 2
+    assert seen.count(("stream", SECOND)) == 2  # cuBLAS keeps memory for every stream

@@ -1,0 +1,102 @@
+"""The captured step on a device that is not the CPU (`other_device`): what it takes from the CPU, and what a run keeps.
+
+The kernels compute nothing, so Triton is not needed, and the numbers mean nothing.
+"""
+
+import importlib
+
+import pytest
+import torch
+from idle_kernels import use_idle_kernels
+from other_device import DEVICE, Lists, OtherDevice
+from refusals import refused
+from small_corpus import write_corpus
+from tiny import CONFIG
+
+from elmo import ops
+from elmo.errors import Failure
+from elmo.ops.captured import CaptureError
+from elmo.pretraining.batches import ReaderConfig
+from elmo.pretraining.ids import make_ids
+from elmo.pretraining.objective import LanguageModel, ObjectiveConfig, muon_shapes
+from elmo.pretraining.replay import Replay
+from elmo.text.tokenizer import WHITESPACE
+from elmo.text.vocabulary import SPECIAL, Vocabulary
+from elmo.training.distributed import launch
+from elmo.training.loop import LoopConfig, Training
+from elmo.training.optim import OptimConfig, build_optimizer
+
+ADAMW = OptimConfig("adamw")
+
+
+@pytest.fixture(params=[torch.float32])
+def device(request, monkeypatch):
+    """With products of this type, as under autocast, which the device does not have."""
+    use_idle_kernels(monkeypatch)
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: kind == DEVICE.type)
+    monkeypatch.setattr(torch, "get_autocast_dtype", lambda kind: request.param)
+    optimizers = importlib.import_module("torch.optim.optimizer")  # the module, which torch.optim hides
+    monkeypatch.setattr(optimizers, "_get_fused_kernels_supported_devices", lambda: [DEVICE.type])
+    with Lists(), OtherDevice():
+        yield DEVICE
+
+
+def replayed(device, folder, optim=ADAMW, negatives=8, sorts=False, position=None) -> Replay:
+    ids = make_ids([write_corpus(folder / "text.txt", 12)], WHITESPACE)
+    vocabulary = Vocabulary((*SPECIAL, *(word for word, count in ids.ranked() if count > 1)))
+    model = LanguageModel(CONFIG, len(vocabulary), ObjectiveConfig(negatives, 0.1, 0.5)).to(device)
+    rate = torch.zeros((), device=device)
+    optimizer = build_optimizer(
+        model.bilm.parameters(), optim, model.lm_head.parameters(), muon_shapes(model.bilm), rate
+    )
+    fabric = launch("cpu", 1, 1, "32-true")
+    training = Training(fabric, model, optimizer, lambda *_: pytest.fail("a step in Python"), LoopConfig(), optim, 5)
+    reader = ReaderConfig(streams=2, window=3, seed=3, max_characters=CONFIG.ids_per_token)
+    state = model.bilm.initial_state(2)
+    return Replay(training, model, rate, ids, vocabulary, reader, state, position, sorts)
+
+
+@pytest.mark.parametrize(
+    ("device", "optim", "negatives", "sorts"),
+    [
+        (torch.bfloat16, OptimConfig("muon", vector_decay=0.0), 8, False),
+        (torch.float32, OptimConfig("adagrad"), 8, True),
+        (torch.float32, ADAMW, 0, False),
+    ],
+    indirect=["device"],
+)
+def test_a_captured_step_takes_nothing_from_the_cpu(optim, negatives, sorts, device, tmp_path):
+    loss, norm = replayed(device, tmp_path, optim, negatives, sorts).step(0, 0.01)
+    assert loss.device == norm.device == device
+
+
+def test_the_stand_in_refuses_what_comes_from_the_cpu(device):
+    there, here = torch.zeros(3, device=device), torch.ones(3)
+
+    def step():
+        there.copy_(here)
+
+    run = ops.capture(step, device, lambda: [there])
+    with refused("copy_", "cpu", error=CaptureError):
+        run()
+
+
+def test_a_resumed_run_has_the_shapes_of_the_run_before(device, tmp_path, monkeypatch):
+    """Other shapes would sum in another order, and `deterministic` promises the same bits."""
+    with monkeypatch.context() as roomy:
+        roomy.setattr("elmo.pretraining.resident.ResidentText.slots", lambda self, distinct, positions: [9])
+        before = replayed(device, tmp_path)
+        before.step(0, 0.01)
+    after = replayed(device, tmp_path, position=before.position())
+    after.step(1, 0.01)
+    assert after.slots == before.slots == [9]
+    assert after.distinct[0] >= before.distinct[0] > 0
+
+
+def test_a_step_that_cannot_be_captured_has_a_remedy(device, tmp_path, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("CUDA error: operation not permitted when stream is capturing\nlong advice")
+
+    monkeypatch.setattr("elmo.ops.capture", fail)
+    with refused("not permitted", "replayed=false", error=Failure):
+        replayed(device, tmp_path).step(0, 0.01)
