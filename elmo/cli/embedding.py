@@ -318,7 +318,7 @@ def types_verb(arguments: argparse.Namespace) -> None:
     with Counter("sentences", arguments.quiet) as counter:
         types = average_types(
             embedder,
-            (record.tokens for record in records),
+            records,
             parse_layers(arguments.layers),
             arguments.lowercase,
             lambda done: counter.update(done, lines.total(done)),

@@ -246,7 +246,7 @@ def _in_text(arguments: argparse.Namespace) -> tuple[list[Any], list[Any], int, 
     if given is not None:
         queries: list[tuple[Sequence[str], int, Place]] = [(*given, Place())]
     else:
-        occurrences = nearest.find_occurrences((record.tokens for record in records), arguments.word)
+        occurrences = nearest.find_occurrences(records, arguments.word)
         queries = [(records[s].tokens, t, records[s].place(t)) for s, t in occurrences]
     if not queries:
         which = "" if arguments.text else " (the demo's text; name yours with --text or --index)"

@@ -5,15 +5,17 @@ The first line of the format has the numbers of words and of dimensions; then ea
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
 
 from elmo.disk.files import atomic_path
-from elmo.embedding.embedder import Embedder, tokens_of_item
+from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import Layers, keeps_layers
-from elmo.errors import InputError
+from elmo.errors import InputError, path_of
+from elmo.text.records import TextRecord, as_records
 
 FIRST_ROWS = 1024
 
@@ -36,7 +38,7 @@ class DistinctWords:
 
 def average_types(
     embedder: Embedder,
-    sentences: Iterable[Sequence[str]],
+    sentences: Iterable[Sequence[str] | TextRecord],
     layers: Layers = "average",
     lowercase: bool = False,
     progress: Callable[[int], None] | None = None,
@@ -44,9 +46,9 @@ def average_types(
 ) -> DistinctWords:
     """Returns the mean vector of every distinct word of `sentences`; `layers` is any choice that gives one vector.
 
-    With `lowercase`, words that differ only in case are merged, but they are embedded as written. Whitespace inside a
-    word becomes `_`, since the format cannot hold it. The table takes 8 bytes per number. Raises InputError, which
-    names `source`, if there is no word.
+    `sentences` are lists of tokens, or records (`elmo.text.records`). With `lowercase`, words that differ only in case
+    are merged, but they are embedded as written. Whitespace inside a word becomes `_`, since the format cannot hold it.
+    The table takes 8 bytes per number. Raises InputError, which names `source`, if there is no word.
     """
     if keeps_layers(layers):
         raise InputError(f"layers is {layers!r}, which gives several vectors per word; 'concat' joins all layers")
@@ -54,8 +56,9 @@ def average_types(
     counts: list[int] = []
     sums = np.zeros((FIRST_ROWS, 0))
     read = 0
-    for number, (sentence, vectors) in enumerate(embedder.embed_items(sentences, tokens_of_item, layers), 1):
-        names = ["_".join(token.split()) for token in sentence]
+    embedded = embedder.embed_items(as_records(sentences), attrgetter("tokens"), layers)
+    for number, (record, vectors) in enumerate(embedded, 1):
+        names = ["_".join(token.split()) for token in record.tokens]
         names = [name.lower() for name in names] if lowercase else names
         places = [rows.setdefault(name, len(rows)) for name in names]
         counts.extend([0] * (len(rows) - len(counts)))
@@ -63,7 +66,7 @@ def average_types(
             counts[place] += 1
         sums = _with_room(sums, len(rows), vectors.shape[-1])
         np.add.at(sums, places, vectors)
-        read += len(sentence)
+        read += len(record.tokens)
         if progress is not None:
             progress(number)
     if not read:
@@ -72,8 +75,9 @@ def average_types(
     return DistinctWords(list(rows), counts, means.astype(np.float32), str(source))
 
 
-def write_word2vec(types: DistinctWords, path: Path, min_count: int = 1, overwrite: bool = False) -> int:
+def write_word2vec(types: DistinctWords, path: str | Path, min_count: int = 1, overwrite: bool = False) -> int:
     """Writes the words that occur at least `min_count` times, the most frequent first, and returns their number."""
+    path = path_of("the output", path)
     order = sorted(range(len(types.words)), key=lambda row: -types.counts[row])
     order = [row for row in order if types.counts[row] >= min_count and types.words[row]]
     if not order:

@@ -33,8 +33,12 @@ class ScalarMix(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         """Computes equation 1 for every token; only layer normalization needs the mask.
 
-        Raises InputError if layer normalization has no mask.
+        Raises InputError for another number of layers, and if layer normalization has no mask.
         """
+        if len(layers) != len(self.scalars):
+            raise InputError(
+                f"{len(layers)} layers are given; the mix has {len(self.scalars)}, the token layer included"
+            )
         if self.layer_norm:
             if mask is None:
                 raise InputError("layer normalization needs the mask of the real tokens: mix(layers, mask)")

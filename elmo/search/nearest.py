@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.pooling import unit_vectors
 from elmo.embedding.texts import SplitText
-from elmo.errors import InputError, check_whole, did_you_mean, shown
+from elmo.errors import InputError, check_whole, did_you_mean, path_of, shown
 from elmo.text.batching import in_parts
 from elmo.text.given import check_outer, check_sentence
 from elmo.text.records import Place, TextRecord, as_records
@@ -68,9 +68,13 @@ class QueryResult:
     """The number of tokens that the query was compared with."""
 
 
-def find_occurrences(sentences: Iterable[Sequence[str]], word: str) -> list[tuple[int, int]]:
-    """Returns every (sentence index, token index) of `word` with the same spelling, in text order."""
-    return [(s, t) for s, sentence in enumerate(sentences) for t, token in enumerate(sentence) if token == word]
+def find_occurrences(sentences: Iterable[Sequence[str] | TextRecord], word: str) -> list[tuple[int, int]]:
+    """Returns every (sentence index, token index) of `word` with the same spelling, in text order.
+
+    `sentences` are those of `search`. Raises InputError for a text, which is not split here.
+    """
+    records = enumerate(as_records(sentences))
+    return [(s, t) for s, record in records for t, token in enumerate(record.tokens) if token == word]
 
 
 def find_token(sentence: str, word: str) -> tuple[tuple[str, ...], int] | None:
@@ -169,12 +173,13 @@ def _candidates(
     )
 
 
-def static_neighbors(path: Path, word: str, k: int = 5) -> list[StaticNeighbor]:
+def static_neighbors(path: str | Path, word: str, k: int = 5) -> list[StaticNeighbor]:
     """Returns the `k` nearest words to `word`, nearest first, by the vectors of a file in GloVe's text format.
 
     If the file lacks the word as spelled, it is looked up in lower case; the list is empty if the file has neither. The
     file is read twice, so memory does not grow with it. Raises InputError as `word_vectors.read_entries` does.
     """
+    path = path_of("the file of vectors", path)
     spelled: dict[str, np.ndarray] = {}
     for spelling, vector in read_entries(path, {word, word.lower()}):
         spelled.setdefault(spelling, vector)

@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.pooling import unit_vectors
-from elmo.errors import InputError, is_number, shown
+from elmo.errors import InputError, is_number, path_of, shown
 from elmo.search.nearest import query_vectors
 from elmo.search.picture import Panel, of_uses
 from elmo.text.lines import numbered_lines
@@ -53,12 +53,12 @@ class SenseRow:
     """The accuracy over the occurrences of each word."""
 
 
-def read_occurrences(path: Path) -> list[Occurrence]:
+def read_occurrences(path: str | Path) -> list[Occurrence]:
     """Reads the labelled occurrences of a TSV file with a header line: `COLUMNS`, or `WITH_FORM`.
 
     Raises InputError with the line if it is invalid.
     """
-    lines = numbered_lines(path)
+    lines = numbered_lines(path_of("the file of senses", path))
     _, head = next(lines, (1, ""))
     columns = tuple(head.split("\t"))
     if columns not in (COLUMNS, WITH_FORM):

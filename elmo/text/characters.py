@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Int
 
+from elmo.errors import check_whole
 from elmo.text.marks import BOS, EOS
 
 BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING = (mark + 1 for mark in (256, 257, 258, 259, 260))
@@ -30,8 +31,7 @@ def encode_words(words: Sequence[str], max_characters: int = 50) -> Int[np.ndarr
     A word is truncated to its first `max_characters - 2` bytes. A lone surrogate, which UTF-8 cannot express, is
     skipped, as in the published encoders. The words `<S>` and `</S>` are the sentence boundaries.
     """
-    if max_characters < 3:
-        raise ValueError(f"max_characters is {max_characters}; at least 3 are needed: two marks and a byte")
+    check_whole("max_characters", max_characters, 3)  # two marks and a byte
     encoded = [
         b"\0" if word in MARKS else word.encode("utf-8", errors="ignore")[: max_characters - 2] for word in words
     ]

@@ -63,8 +63,10 @@ def check_steps(steps: Sequence[str]) -> None:
 def respell_function(steps: tuple[str, ...]) -> Respell:
     """Returns a function that respells one token as a model with these steps reads it. Repeating it changes nothing.
 
-    `<S>`, `</S>` and `<UNK>` stay, and so does a token of which nothing, or white space, would be left.
+    `<S>`, `</S>` and `<UNK>` stay, and so does a token of which nothing, or white space, would be left. Raises the
+    errors of `check_steps`.
     """
+    check_steps(steps)
     once = _once(steps)
 
     def respell(word: str) -> str:
@@ -85,7 +87,7 @@ def respell_before(
     """Returns the function `encode`, from words to ids, with the words respelled first."""
     if not steps:
         return encode
-    respell = respell_function(steps)
+    respell = respell_function(tuple(steps))
     return lambda words: encode([respell(word) for word in words])
 
 

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 
 from elmo.config import read_regular
 from elmo.disk.files import atomic_path
-from elmo.errors import InputError
+from elmo.errors import InputError, path_of
 from elmo.forking import cached_property
+from elmo.text.given import SENTENCES, check_outer, check_sentence
 from elmo.text.marks import BOS, EOS, UNKNOWN
 
 if TYPE_CHECKING:
@@ -83,18 +84,18 @@ class Vocabulary:
         """The sha256 of the file that `save` writes. It shows whether two perplexities are over the same words."""
         return hashlib.sha256(self._bytes()).hexdigest()
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Writes one word per line, in UTF-8; the file is written completely or not at all."""
-        with atomic_path(path, overwrite=True) as temporary:
+        with atomic_path(path_of("the vocabulary", path), overwrite=True) as temporary:
             temporary.write_bytes(self._bytes())
 
     @classmethod
-    def load(cls, path: Path, distinct: bool = False) -> "Vocabulary":
+    def load(cls, path: str | Path, distinct: bool = False) -> "Vocabulary":
         """Reads one word per line; a file whose name ends in `.gz` is decompressed.
 
         With `distinct`, blank and repeated lines, which some published files have, are refused: no token has such ids.
         """
-        return cls.parse(read_regular(path, MOST_BYTES), str(path), distinct)
+        return cls.parse(read_regular(path_of("the vocabulary", path), MOST_BYTES), str(path), distinct)
 
     @classmethod
     def parse(cls, raw: bytes, name: str, distinct: bool = False) -> "Vocabulary":
@@ -201,7 +202,8 @@ def count_vocabulary(
     """
     table: Counter[str] = Counter()
     tokens = n_sentences = reported = long = 0
-    for sentence in sentences:
+    for number, given in enumerate(check_outer(sentences, SENTENCES)):
+        sentence = check_sentence(given, number)
         known = len(table)
         table.update(sentence)
         tokens += len(sentence)

@@ -1,6 +1,7 @@
 """Tests that odd input from Python works as expected, or is refused with the value and the remedy."""
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,13 @@ from elmo.embedding.budget import parse_bytes
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.job import embed_file
 from elmo.embedding.store import read_vectors
+from elmo.embedding.type_vectors import average_types, write_word2vec
 from elmo.model.bilm import BiLM
-from elmo.search.nearest import search
+from elmo.search.nearest import find_occurrences, search, static_neighbors
+from elmo.search.senses import read_occurrences
 from elmo.text.given import check_sentences
 from elmo.text.tokenizer import TextConfig
+from elmo.text.vocabulary import Vocabulary, count_vocabulary
 
 NAN = math.nan
 
@@ -327,3 +331,37 @@ def test_a_file_of_vectors_is_of_lines(tmp_path, embedder, lines, words):
     assert list(tmp_path.iterdir()) == []
     with refused("output", "path"):
         embed_file(embedder, ["a"], lines)
+
+
+@pytest.mark.parametrize("texts", [["play"], ["They play"], "They play", ["They", "play"]])
+def test_texts_are_refused_where_only_tokens_are_read(embedder, texts) -> None:
+    """Their letters were counted as words."""
+    for function in (partial(average_types, embedder), partial(find_occurrences, word="play"), count_vocabulary):
+        with refused("list of token", "split(text)"):
+            function(texts)
+
+
+def test_a_spelling_and_a_length_are_checked_where_batches_are_made() -> None:
+    ids = elmo.to_batch([["ABC"]], normalize=("lower",)).char_ids
+    assert torch.equal(elmo.to_batch([["ABC"]], normalize=["lower"]).char_ids, ids)
+    for steps in ("lower", ("lowercase",)):
+        with refused("normalize", "lower"):
+            elmo.to_batch([["ABC"]], normalize=steps)
+    for length in (2, "50", None):
+        with refused("max_characters", repr(length), "3"):
+            elmo.to_batch([["ABC"]], length)
+
+
+def test_a_mix_names_the_layers_that_it_has() -> None:
+    with refused("2 layers", "3"):
+        elmo.ScalarMix(3)(torch.zeros(2, 1, 1, 4))
+
+
+def test_names_of_files_may_be_strings(embedder, tmp_path) -> None:
+    words = count_vocabulary([["a", "b", "a"]], min_count=1)[0]
+    words.save(str(tmp_path / "vocab.txt"))
+    assert Vocabulary.load(str(tmp_path / "vocab.txt")) == words
+    write_word2vec(average_types(embedder, [["a", "b", "a"]]), str(tmp_path / "v.txt"))
+    assert [each.word for each in static_neighbors(str(tmp_path / "v.txt"), "a")] == ["b"]
+    with refused("senses", "3"):
+        read_occurrences(3)
