@@ -46,7 +46,7 @@ def place(tmp_path: Path, monkeypatch) -> Path:
         ("demo --model model --output model/model.safetensors", "model/model.safetensors"),
         ("demo --model model/config.json --output model/model.safetensors", "model/model.safetensors"),
         ("types text.txt model/config.json --model model/model.safetensors", "model/config.json"),
-        ("types text.txt published/weights.hdf5 --model published/options.json", "published/weights.hdf5"),
+        ("types text.txt published/options.json --model published/weights.hdf5", "published/options.json"),
         ("embed text.txt published/weights.hdf5 --model published/options.json", "published/weights.hdf5"),
         ("index index/index.json index --model model", "index/index.json"),
         ("probe senses --data senses.svg --figure link.svg --model model", "senses.svg"),
