@@ -64,7 +64,7 @@ def layers_of(embedder: Embedder, layers: Iterable[int]) -> tuple[int, ...]:
 def build_index(
     embedder: Embedder,
     sentences: Iterable[Sequence[str] | TextRecord],
-    output: Path,
+    output: str | Path,
     record: IndexRecord,
     resume: bool = False,
     overwrite: bool = False,
@@ -86,6 +86,7 @@ def build_index(
     has a control character); OSError if the output exists.
     """
     tables.import_lancedb()  # if it is missing, this fails before a folder is made
+    output = path_of("the index", output)
     check_output(output, overwrite, FILES, record.texts)
     output = real_path(output)  # an index behind a link is replaced, not the link
     _check_name(output, "name another output")

@@ -154,7 +154,7 @@ def test_where_the_graph_gives_up_every_candidate_is_compared(tmp_path: Path, mo
 
 
 def test_equal_vectors_come_in_the_order_of_the_text(tmp_path: Path) -> None:
-    index.build_index(Planted(), [[f"n{n}", "bank"] for n in range(40)], tmp_path / "index", RECORD)
+    index.build_index(Planted(), [[f"n{n}", "bank"] for n in range(40)], str(tmp_path / "index"), RECORD)
     found = Index(tmp_path / "index").nearest(query_of(["new", "bank"], 1, 0), 0, 40)
     assert places(found) == [(n, 1) for n in range(40)]
 
