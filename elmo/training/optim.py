@@ -188,12 +188,18 @@ def _rounding_inputs(wanted: bool) -> Iterator[None]:
 
     The singular values that `orthogonalize` leaves differ far more from 1.
     """
-    settings, before = torch.backends.cuda.matmul, torch.backends.cuda.matmul.allow_tf32
-    settings.allow_tf32 = before or wanted
+    if not wanted:
+        yield
+        return
+    settings = torch.backends.cuda.matmul
+    # torch 2.9 brought another name, and refuses to read the old one in a program that has set the new one.
+    name, value = ("fp32_precision", "tf32") if hasattr(settings, "fp32_precision") else ("allow_tf32", True)
+    before = getattr(settings, name)
+    setattr(settings, name, value)
     try:
         yield
     finally:
-        settings.allow_tf32 = before
+        setattr(settings, name, before)
 
 
 @contextmanager

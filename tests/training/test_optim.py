@@ -147,12 +147,20 @@ def test_a_rate_in_a_tensor_gives_the_steps_of_a_number(config: OptimConfig) -> 
         torch.testing.assert_close(one, other)
 
 
-def test_muon_takes_products_of_rounded_numbers_on_a_gpu_only(monkeypatch):
+@pytest.fixture(params=["ieee", "tf32"])
+def own_precision(request):
+    """What a program has set for its products; torch then refuses to read `allow_tf32`."""
+    settings = torch.backends.cuda.matmul
+    before, settings.fp32_precision = settings.fp32_precision, request.param
+    yield request.param
+    settings.fp32_precision = before
+
+
+def test_muon_takes_products_of_rounded_numbers_on_a_gpu_only(own_precision, monkeypatch):
     settings, found = torch.backends.cuda.matmul, []
     monkeypatch.setattr(
-        "elmo.training.optim.orthogonalize", lambda matrix: found.append(settings.allow_tf32) or matrix.clone()
+        "elmo.training.optim.orthogonalize", lambda matrix: found.append(settings.fp32_precision) or matrix.clone()
     )
-    before = settings.allow_tf32
     for device in ("cpu", "cuda"):
         with FakeTensorMode(), torch.device(device):
             matrix, vector = (torch.nn.Parameter(torch.zeros(shape)) for shape in ((3, 4), (4,)))
@@ -160,5 +168,5 @@ def test_muon_takes_products_of_rounded_numbers_on_a_gpu_only(monkeypatch):
             for parameter in (matrix, vector):
                 parameter.grad = torch.zeros_like(parameter)
             optimizer.step()
-    assert found == [before, True]
-    assert settings.allow_tf32 == before
+    assert found == [own_precision, "tf32"]
+    assert settings.fp32_precision == own_precision
