@@ -10,7 +10,7 @@ from elmo.errors import InputError
 from elmo.text.tokenizer import TextConfig
 
 TAG = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
-"""A language tag such as `en` or `pt-BR`, as HTML and the Hub expect it; "English" is none."""
+"""A language tag such as `en` or `pt-BR`, as HTML expects it; "English" is none."""
 KEY = "examples"
 """The key of `PageExamples` in a model's card."""
 SENTENCES = {
@@ -45,8 +45,8 @@ def spoken(card: Mapping[str, Any], text: TextConfig | None) -> str | None:
     Tokens between spaces, and spaCy's rules for several languages (`xx`), have no language.
     """
     own = text.language if text is not None and text.tokens == "spacy" and text.language != "xx" else None
-    named = card.get("language") or own
-    return named if isinstance(named, str) and TAG.fullmatch(named) else None
+    named = (card.get("language"), own)
+    return next((tag for tag in named if isinstance(tag, str) and TAG.fullmatch(tag)), None)
 
 
 def example(language: str | None, words: Sequence[str] = ()) -> list[str]:

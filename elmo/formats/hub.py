@@ -18,7 +18,7 @@ import torch
 from elmo import formats
 from elmo.config import read_regular
 from elmo.disk.files import real_path
-from elmo.errors import InputError, pip_line
+from elmo.errors import InputError, pip_line, shown
 from elmo.formats import native
 from elmo.formats.examples import example, spoken
 from elmo.formats.pull import is_offline
@@ -39,6 +39,8 @@ LICENSE = "LICENSE"
 """The file of a model's licence, beside its weights."""
 OPTIONS = ("revision", "token", "cache_dir", "force_download", "local_files_only")
 """The options of `HubModel.from_pretrained`, which are those of the mixin."""
+SEVERAL = "multilingual"
+"""What the Hub has instead of a code for several languages."""
 
 CARD = """---
 {{ card_data }}
@@ -179,7 +181,7 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
         if perplexity := _perplexity(beside.card):
             facts.append(("perplexity on the held-out text", perplexity))
         words = beside.vocabulary.words if beside.vocabulary is not None else ()
-        language = spoken(beside.card, beside.text)
+        language = _language(beside.card, beside.text)
         sentence = example(language, words)
         values: dict[str, Any] = {"title": beside.card.get("name", "biLM"), "repository": "user/name", "facts": facts}
         values |= {
@@ -205,6 +207,14 @@ def _cell(value: Any) -> str:
     return " ".join(text.replace("|", "\\|").split())
 
 
+def _language(card: dict[str, Any], text: TextConfig | None) -> str | None:
+    """The language as the Hub names it: an ISO code, without a region, or `multilingual`."""
+    if card.get("language") == SEVERAL:
+        return SEVERAL
+    tag = spoken(card, text)
+    return None if tag is None else tag.partition("-")[0].lower()
+
+
 def _perplexity(card: dict[str, Any]) -> str:
     """The perplexities that `elmo train` wrote; empty if the card has none of this form."""
     measured = card.get("perplexity")
@@ -223,6 +233,8 @@ def prepare(path: str | Path, repository: str, folder: Path, license: str | None
     A README.md in the model's folder is the card's text; if it lacks a header, it gets one from the model's record. A
     file LICENSE there is copied, too.
     """
+    if language is not None and _language({"language": language}, None) is None:
+        raise InputError(f"--language {shown(language)}: an ISO code such as de is expected, or {SEVERAL}")
     found = formats.find(path)
     home, is_native = found if found.is_dir() else found.parent, native.recognizes(found)
     if is_native:

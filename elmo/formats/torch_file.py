@@ -27,8 +27,11 @@ PARTS = re.compile(
 TEXTS = {"BINUNICODE", "SHORT_BINSTRING"}
 KEEPS, REPEATS = {"BINPUT", "LONG_BINPUT"}, {"BINGET", "LONG_BINGET"}
 """Instructions of a pickle that push a text, keep what was pushed last, and push it again. Torch has no others."""
-NEXT = {"class": "EMPTY_TUPLE", "no arguments": "REDUCE"}
-"""The instructions that follow the class of an ordered dictionary: it is called without arguments, and filled later."""
+NEXT = {"class": {"EMPTY_TUPLE", "EMPTY_LIST"}, "no arguments": {"REDUCE"}}
+"""The instructions that follow the class of an ordered dictionary: it is called without arguments, and filled later.
+Python 2 called it with a new list of its items."""
+ARGUMENTS = ("no arguments", "one argument")
+"""What ordered dictionaries are called with; what makes a tensor is called with more."""
 LEGACY_PICKLES = 5
 """The number of pickles in a file of torch's older layout."""
 
@@ -139,8 +142,8 @@ def _check_instructions(source: SourceFile, pickled: Any) -> None:
     pushed, kept = "", dict[Any, str]()  # what the last instruction pushed
     for code, value in _instructions(pickled):
         if code in KEEPS:
-            kept[value] = pushed
-        elif code != NEXT.get(pushed, code):
+            kept[value] = "" if pushed in ARGUMENTS else pushed
+        elif code not in NEXT.get(pushed, {code}):
             raise _foreign(source, "makes a dictionary from another")
         elif code == "GLOBAL":
             name = str(value)
@@ -151,10 +154,12 @@ def _check_instructions(source: SourceFile, pickled: Any) -> None:
             pushed = kept.get(value, "")
             if not pushed:
                 raise _foreign(source, "repeats a dictionary, list or tuple")
-        elif pushed == "class":
+        elif pushed == "class" and code == "EMPTY_TUPLE":
             pushed = "no arguments"
+        elif code == "TUPLE1":
+            pushed = "one argument"
         else:
-            is_tensor = code == "REDUCE" and pushed != "no arguments"
+            is_tensor = code == "REDUCE" and pushed not in ARGUMENTS
             pushed = "part" if is_tensor or code in TEXTS else ""
 
 

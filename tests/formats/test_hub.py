@@ -481,6 +481,22 @@ def test_the_texts_in_the_folder_of_another_format_are_sent(tmp_path):
     assert "# Theirs\n" in (tmp_path / "made" / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    ("named", "code"),
+    [("nb", "nb"), ("pt-BR", "pt"), ("EN", "en"), ("multilingual", "multilingual"), ("German", "de")],
+)
+def test_the_readme_has_a_code_that_the_hub_knows(model, named, code):
+    made = HubModel.of(replace(model, text=TextConfig(language="de"), card={"language": named}))
+    assert made.generate_model_card().data.get("language") == code
+
+
+def test_a_language_that_is_no_code_is_refused(trained, tmp_path):
+    (tmp_path / "made").mkdir()
+    with refused("--language", "German", "code"):
+        hub.prepare(trained, "user/oak", tmp_path / "made", None, "German")
+    assert not list((tmp_path / "made").iterdir())
+
+
 @pytest.mark.parametrize(("language", "code"), [("de", "de"), ("xx", None)])
 def test_the_readme_has_no_code_for_several_languages_and_no_row_of_what_is_unknown(model, language, code):
     card = {"name": "oak", "words_read": None}

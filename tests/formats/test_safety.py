@@ -4,14 +4,17 @@ import gzip
 import io
 import json
 import os
+import pickle
 import re
 import struct
 import tarfile
 import tracemalloc
 import zipfile
 import zlib
+from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import h5py
@@ -40,7 +43,7 @@ import elmo
 from elmo import formats
 from elmo.errors import InputError
 from elmo.formats.files import BOMB_FROM, SourceFile, file_on_disk, is_archive, list_files
-from elmo.formats.torch_file import read_state_headers
+from elmo.formats.torch_file import read_state_dict, read_state_headers
 from elmo.text.vocabulary import MOST_BYTES, MOST_WORDS, Vocabulary
 
 WEIGHTS = random_weights(CHARACTERS, 1)
@@ -173,6 +176,10 @@ COPIES = {
     "one of another": (ORDERED * FEW + LARGE + b"".join(b"\x85Rq%c" % k for k in range(2, FEW + 2)), "dictionary"),
     "attributes": (b"(" + LARGE + (ORDERED + b")Rh\x01b") * FEW + b"t", "dictionary"),
     "attributes, of which one is new": (b"(" + LARGE + (ORDERED + b")Rh\x01NNsb") * FEW + b"t", "dictionary"),
+    "attributes of one that was made of a list": (
+        b"(" + ORDERED + b"]\x85Rq\x01" + LARGE[1:-2] + (ORDERED + b")Rh\x01b") * FEW + b"t",
+        "dictionary",
+    ),
     "attributes in a tuple": (b"(" + LARGE + b"\x85q\x02" + (ORDERED + b")Rh\x02b") * FEW + b"t", "dictionary"),
     "a tensor in another type": (
         b"ctorch._utils\n_rebuild_device_tensor_from_cpu_tensor\n("
@@ -195,6 +202,26 @@ def test_no_memory_is_filled_by_copies(tmp_path, kind):
         assert tracemalloc.get_traced_memory()[1] < 40_000_000
     finally:
         tracemalloc.stop()
+
+
+class AsInPython2(pickle._Pickler):
+    """Writes ordered dictionaries as Python 2 did: the class is called with a list of its items."""
+
+    def reducer_override(self, given: Any) -> Any:
+        if not isinstance(given, OrderedDict):
+            return NotImplemented
+        return OrderedDict, ([[name, each] for name, each in given.items()],)
+
+
+@pytest.mark.parametrize("legacy", [False, True], ids=["zip", "legacy"])
+def test_a_state_dict_of_python_2_is_read(tmp_path, legacy):
+    module = ModuleType("pickle_of_python_2")
+    vars(module).update(vars(pickle), Pickler=AsInPython2)
+    vars(module)["dump"] = lambda given, file, protocol: AsInPython2(file, protocol).dump(given)
+    own = OrderedDict(a=torch.ones(2), b=torch.tensor(3.0))
+    torch.save(own, tmp_path / "weights.th", module, _use_new_zipfile_serialization=not legacy)
+    found = read_state_dict(file_on_disk(tmp_path / "weights.th"))
+    assert {name: tensor.tolist() for name, tensor in found.items()} == {"a": [1, 1], "b": 3}
 
 
 def test_a_torch_file_with_a_damaged_zip_is_one_line(tmp_path):

@@ -348,6 +348,7 @@ def test_a_body_that_is_not_announced_as_json_is_told_the_header(service):
         ({}, TextConfig(language="de"), "de", "spacy"),
         ({"language": "pt-BR"}, TextConfig("whitespace"), "pt-BR", "whitespace"),
         ({"language": "German"}, None, None, "whitespace"),
+        ({"language": "German"}, TextConfig(language="de"), "de", "spacy"),
         ({"language": ["de", "fr"]}, TextConfig(language="xx"), None, "spacy"),
     ],
 )
