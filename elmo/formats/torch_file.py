@@ -101,8 +101,8 @@ def _refusal(source: SourceFile, error: Exception) -> InputError:
 
 def _foreign(source: SourceFile, problem: str) -> InputError:
     return InputError(
-        f"{source.label}: {problem}, which could run a program or fill the memory; only tensors are loaded: get the"
-        " weights from where they were made"
+        f"{source.label}: {problem}, which could run a program or fill the memory; only tensors are loaded: give a"
+        " model's state dict, from where it was made, and no whole checkpoint of a training"
     )
 
 

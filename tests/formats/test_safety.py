@@ -224,6 +224,15 @@ def test_a_state_dict_of_python_2_is_read(tmp_path, legacy):
     assert {name: tensor.tolist() for name, tensor in found.items()} == {"a": [1, 1], "b": 3}
 
 
+def test_a_checkpoint_with_an_optimizer_is_not_taken_for_a_state_dict(tmp_path):
+    """Its groups share a tuple of betas."""
+    groups = [{"params": [torch.nn.Parameter(torch.zeros(1))]} for _ in range(2)]
+    training = {"model": {"a": torch.zeros(1)}, "optimizer": torch.optim.Adam(groups).state_dict()}
+    (tmp_path / "weights.th").write_bytes(as_torch(training))
+    with refused("weights.th", "state dict", "training"):
+        read_state_dict(file_on_disk(tmp_path / "weights.th"))
+
+
 def test_a_torch_file_with_a_damaged_zip_is_one_line(tmp_path):
     """Every byte of the headers that zipfile reads may be another one."""
     data = as_torch({"a": torch.zeros(1)})
