@@ -248,13 +248,14 @@ TEXT = "They play chess .\nThe play opened .\n"
 )
 def test_output_never_replaces_its_own_input(tmp_path: Path, monkeypatch, command: tuple[str, ...], kind: str) -> None:
     monkeypatch.chdir(tmp_path)
-    text, output = tmp_path / "text.npz", tmp_path / ("text.npz" if kind == "same" else "other.npz")
+    suffix = ".txt" if command[0] == "types" else ".npz"
+    text, output = tmp_path / f"text{suffix}", tmp_path / f"{'text' if kind == 'same' else 'other'}{suffix}"
     text.write_text(TEXT)
     if kind == "symbolic":
         link(output, text)
     elif kind == "hard":
         output.hardlink_to(text)
-    done = run(*(part.format(input="text.npz", output=output.name) for part in command), "--overwrite")
+    done = run(*(part.format(input=text.name, output=output.name) for part in command), "--overwrite")
     refusal(done, "input")
     assert text.read_text() == TEXT
     assert {path.name for path in tmp_path.iterdir()} == {text.name, output.name}

@@ -184,7 +184,7 @@ def rewritten(file: Path, **changes: Any) -> None:
         (lambda f: (f / "sizes.json").unlink(), "config_path is '/Users/someone/configs/sizes.json'"),
         (lambda f: (f / "sizes.json").write_text('{"encoder": 3}'), "sizes.json; table; 'encoder'"),
         (lambda f: edit(f / "sizes.json", "encoder", dim="absent"), "sizes.json; 'dim'"),
-        (lambda f: edit(f / "sizes.json", "encoder", dim="5"), "sizes.json; lstm.dim is '5'; int"),
+        (lambda f: edit(f / "sizes.json", "encoder", dim="5"), "sizes.json; lstm.dim is '5'; number"),
         (lambda f: edit(f / "sizes.json", "encoder", name="lstm"), "encoder.name is 'lstm'; 'elmo'"),
         (lambda f: edit(f / "sizes.json", "token_embedder", name="lstm"), "name is 'lstm'; char_dim; 3; 'cnn'"),
         (lambda f: edit(f / "sizes.json", "token_embedder", name="bert"), "name is 'bert'; 'cnn'"),
