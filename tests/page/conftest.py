@@ -1,4 +1,7 @@
-"""One server and one browser for all tests of the page. Like the conftest above, this one imports nothing of elmo."""
+"""A server for all tests of the page, and a browser for each file.
+
+Like the conftest above, this one imports nothing of elmo.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ if TYPE_CHECKING:
     import elmo
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def embedder() -> elmo.Embedder:
     import elmo
 
     return elmo.load(device="cpu")
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def server(tmp_path_factory, embedder) -> Iterator[str]:
     """The address of a server with an index, a key and a small limit."""
     from served import kill, start
@@ -45,9 +48,9 @@ def server(tmp_path_factory, embedder) -> Iterator[str]:
     assert KEY not in (folder / "log").read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def window(chromium: Browser) -> Iterator:
-    """Chromium, driven."""
+    """Chromium, driven. Its event loop would stop the tests of other files that have one of their own."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
@@ -56,9 +59,9 @@ def window(chromium: Browser) -> Iterator:
         window.close()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def tab(window, server) -> Iterator[Tab]:
-    """One for all tests that need nothing special; another address in it changes the state, not the page."""
+    """One for all tests of a file that need nothing special; another address in it changes the state, not the page."""
     from tabs import Tab
 
     tab = Tab(window, server, 1200, 900)
