@@ -40,7 +40,7 @@ LICENSE = "LICENSE"
 OPTIONS = ("revision", "token", "cache_dir", "force_download", "local_files_only")
 """The options of `HubModel.from_pretrained`, which are those of the mixin."""
 SEVERAL = "multilingual"
-"""What the Hub has instead of a code for several languages."""
+"""The Hub's name for a model of several languages, in the place of a code."""
 
 CARD = """---
 {{ card_data }}

@@ -26,12 +26,12 @@ PARTS = re.compile(
 """The names that tensors are made of. Others that torch allows, such as bytearray, make much memory of a few bytes."""
 TEXTS = {"BINUNICODE", "SHORT_BINSTRING"}
 KEEPS, REPEATS = {"BINPUT", "LONG_BINPUT"}, {"BINGET", "LONG_BINGET"}
-"""Instructions of a pickle that push a text, keep what was pushed last, and push it again. Torch has no others."""
+"""The instructions of a pickle that push a text, keep what was pushed last, and push it again; torch has no others."""
 NEXT = {"class": {"EMPTY_TUPLE", "EMPTY_LIST"}, "no arguments": {"REDUCE"}}
 """The instructions that follow the class of an ordered dictionary: it is called without arguments, and filled later.
 Python 2 called it with a new list of its items."""
 ARGUMENTS = ("no arguments", "one argument")
-"""What ordered dictionaries are called with; what makes a tensor is called with more."""
+"""The arguments that may make an ordered dictionary. A tensor is made with more."""
 LEGACY_PICKLES = 5
 """The number of pickles in a file of torch's older layout."""
 

@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 from elmo.ops.packed_lstm import Clips
 from elmo.ops.precision import product_dtype
 from elmo.ops.rows import add_rows
-from elmo.ops.triton_there import kernels_for
+from elmo.ops.triton_there import FUSED, kernels_for
 
 LARGEST_BLOCK = 1024
 ROWS_AT_ONCE = 8192
@@ -23,8 +23,6 @@ ROWS_AT_ONCE = 8192
 WIDEST_ROW = 2**15
 """The most negatives of a row that one program can hold."""
 INFINITE = float("inf")
-FUSED = {"enable_fp_fusion": True}
-"""Each launch says that a product and a sum may be one instruction: Triton's default depends on its release."""
 
 
 def _grid(rows: int, size: int) -> tuple[tuple[int, int], int]:

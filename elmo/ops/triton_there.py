@@ -8,6 +8,9 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+FUSED = {"enable_fp_fusion": True}
+"""The option of every launch: a product and a sum may be one instruction. Triton's default depends on its release."""
+
 
 def has_kernels(x: Tensor) -> bool:
     """Returns whether the kernels run on this tensor's device and with its data type."""
@@ -48,5 +51,5 @@ def _is_right(kernels: ModuleType, device: str) -> bool:
     expected = torch.logsumexp(torch.cat([logits + bias, own[:, None]], 1), 1) - own
     column = torch.full((2,), -1, dtype=torch.int32, device=device)
     loss, to_own = torch.empty_like(own), torch.empty_like(own)
-    kernels.softmax_row[(2,)](logits, bias.contiguous(), column, own, loss, to_own, 37, BLOCK=64, enable_fp_fusion=True)
+    kernels.softmax_row[(2,)](logits, bias.contiguous(), column, own, loss, to_own, 37, BLOCK=64, **FUSED)
     return torch.allclose(loss, expected, atol=1e-4)

@@ -191,7 +191,7 @@ COPIES = {
 
 @pytest.mark.parametrize("kind", COPIES)
 def test_no_memory_is_filled_by_copies(tmp_path, kind):
-    """What takes a few bytes of the file could take the memory of the whole each time."""
+    """Each copy takes a few bytes of the file, and could take the memory of the whole."""
     instructions, word = COPIES[kind]
     path = write_tar(
         tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": pickled(b"\x80\x02" + instructions + b".")}

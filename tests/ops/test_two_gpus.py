@@ -1,4 +1,4 @@
-"""What a second GPU does while the first is the current one, without having either."""
+"""A second GPU computes while the first is the current one. Both are simulated."""
 
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -47,7 +47,7 @@ def test_kernels_are_launched_on_the_device_of_the_tensors(learns, current, monk
 
 
 def test_a_graph_is_captured_on_its_device(current, monkeypatch):
-    """By stand-ins for streams and graphs, which say where they are."""
+    """Stand-ins for streams and graphs note the device on which they are."""
     seen = []
 
     class Stream(torch.cuda.Stream):

@@ -1,4 +1,4 @@
-"""What the model expects: surprisals and substitutes, compared with those of the server."""
+"""The section on what the model expects shows the surprisals and substitutes that the server gives."""
 
 import numpy as np
 from tabs import SENTENCES, TYPED, numbers

@@ -75,7 +75,7 @@ def test_on_a_phone_the_answer_to_a_tap_is_on_the_screen(opened):
         return page.evaluate(own, [selector, *middle])
 
     def end_up(selector: str) -> None:
-        """What is tapped lies at the top of the screen, below what may stick there."""
+        """Scrolls until the element is at the top of the screen, below all that may stick there."""
         page.evaluate(
             "(where) => scrollBy(0, document.querySelector(where).getBoundingClientRect().top - 90)", selector
         )

@@ -140,7 +140,7 @@ def test_labelled_text_without_trees_is_written_as_trees(tmp_path) -> None:
 
 
 def test_prediction_needs_none_of_the_labels_of_a_tree(tmp_path) -> None:
-    """Such as those of a treebank with seven classes."""
+    """A treebank with seven classes has such labels."""
     path, out = tmp_path / "in.txt", tmp_path / "out.txt"
     path.write_text("(6 (2 Rather) (2 dry))\n(1 (9 Fine) (2 bread))\n(1 (2 Old) (2 bread))\n")
     with refused(path, "line 1", "0 to 4"):
