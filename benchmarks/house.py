@@ -22,7 +22,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 LONG_FILE, LONG_FUNCTION = 300, 60
-EXTRAS = "", "text", "train", "serve", "tasks", "probes", "index"
+EXTRAS = "text", "train", "serve", "tasks", "probes", "index"
 SCOPES = {
     "the package with the laboratory": ("elmo", "elmo_lab"),
     "the library (`elmo`)": ("elmo",),
@@ -125,13 +125,19 @@ def frames(root: Path) -> Iterator[tuple[str, int]]:
 
 
 def extras() -> Iterator[tuple[str, int]]:
-    """Yields the number and the megabytes of the packages that each extra brings, by what is installed here."""
+    """Yields the number and the megabytes of the packages that each extra adds, by what is installed here.
+
+    The core is counted without torch and what torch requires, an extra without the core.
+    """
+    core = brought_by(Requirement("elmo-torch"))
+    yield from sizes("the core", core - brought_by(Requirement("torch")) - {"elmo-torch"})
     for extra in EXTRAS:
-        name = f"elmo-torch[{extra}]" if extra else "elmo-torch"
-        packages = brought_by(Requirement(name))
-        yield f"packages of `{name}`", len(packages)
-        size = sum(map(installed_bytes, packages - brought_by(Requirement("torch")) - {"elmo-torch"}))
-        yield f"megabytes of `{name}`, without torch, what it requires and this package", size // 1_000_000
+        yield from sizes(f"`[{extra}]`, besides the core", brought_by(Requirement(f"elmo-torch[{extra}]")) - core)
+
+
+def sizes(title: str, packages: set[str]) -> Iterator[tuple[str, int]]:
+    yield f"packages of {title}", len(packages)
+    yield f"megabytes of {title}", sum(map(installed_bytes, packages)) // 1_000_000
 
 
 def brought_by(wanted: Requirement) -> set[str]:
