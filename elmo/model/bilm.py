@@ -33,6 +33,8 @@ class BiLM(nn.Module):
 
     def __init__(self, config: BiLMConfig) -> None:
         super().__init__()
+        if not isinstance(config, BiLMConfig):
+            raise InputError(f"the configuration is {shown(config)}; elmo.BiLMConfig(...) makes one")
         self.config = config
         self.token_encoder: TokenEncoder = _token_encoder(config)
         self.layers = nn.ModuleList(BiLstmLayer(config.lstm) for _ in range(config.lstm.n_layers))
@@ -90,7 +92,7 @@ class BiLM(nn.Module):
 
     def _forward(self, batch: Any, state: LstmState | None) -> BiLMOutput:
         if not isinstance(batch, Batch):
-            raise InputError(f"the batch is {shown(batch)}; elmo.to_batch(sentences) makes one")
+            raise InputError(f"the batch is {shown(batch)}; the model's to_batch or elmo.to_batch makes one")
         rows, steps, characters = batch.char_ids.shape
         if characters != (expected := self.config.ids_per_token):
             options = expected if self.config.char_cnn is not None else "vocabulary=model.inputs"

@@ -22,6 +22,8 @@ class Elmo(nn.Module):
         if not isinstance(bilm, BiLM):
             raise InputError(f"the biLM is {shown(bilm)}; elmo.formats.load(path).elmo() makes an Elmo of a model")
         check_whole("n_mixes", n_mixes)
+        if not isinstance(dropout, int | float) or not 0 <= dropout <= 1:
+            raise InputError(f"dropout is {shown(dropout)}; a share from 0 to 1 is expected")
         if not frozen and bilm.packed_for is not None:
             raise InputError(
                 "the biLM cannot be trained: it was packed for embedding; take"

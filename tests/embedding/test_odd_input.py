@@ -291,6 +291,11 @@ def test_networks_take_batches_and_models():
             elmo.Elmo(bilm)(wrong)
     with refused("formats.load"):
         elmo.Elmo("default")  # type: ignore[arg-type]
+    with refused("BiLMConfig"):
+        elmo.BiLM({"n_layers": 2})  # type: ignore[arg-type]
+    for dropout in (2, -0.5, "none"):
+        with refused("dropout", str(dropout)):
+            elmo.Elmo(bilm, dropout=dropout)  # type: ignore[arg-type]
     for size in (0, 2.5, "3", True, None):
         with refused("n_layers"):
             elmo.ScalarMix(size)  # type: ignore[arg-type]
