@@ -41,15 +41,13 @@ def test_layers_and_state_are_those_of_the_model(bilm, monkeypatch):
 def test_sentences_are_read_as_by_the_model(bilm, monkeypatch):
     sentences = [["a", "bc", "d"], [], ["e"]]
     words = WordVectors(bilm, word_encoder(CONFIG, None), CPU)
-    found = read_independent(GraphReader(bilm, torch.float32), words, sentences, layer_selector("all", 3), 6, 2)
-    half = read_independent(
-        GraphReader(bilm, torch.float32), words, sentences[2:], layer_selector("top", 3), 6, 2, numbers=torch.float16
+    found = list(read_independent(GraphReader(bilm, torch.float32), words, sentences, layer_selector("all", 3), 6, 2))
+    (half,) = read_independent(
+        GraphReader(bilm, torch.float32), words, sentences[2:], layer_selector("top", 3), 6, 2, dtype=torch.float16
     )
     monkeypatch.delenv("TRITON_INTERPRET")
-    expected = read_independent(bilm, words, sentences, layer_selector("all", 3), 6, 2)
+    expected = list(read_independent(bilm, words, sentences, layer_selector("all", 3), 6, 2))
     assert [array.shape for array in found] == [(3, 3, 40), (3, 0, 40), (3, 1, 40)]
     close(map(torch.from_numpy, (found[0], found[2])), map(torch.from_numpy, (expected[0], expected[2])), rtol=1e-5)
-    assert half[0].dtype.name == "float16"
-    torch.testing.assert_close(
-        torch.from_numpy(half[0]).float(), torch.from_numpy(expected[2][2]), atol=1e-3, rtol=1e-3
-    )
+    assert half.dtype.name == "float16"
+    torch.testing.assert_close(torch.from_numpy(half).float(), torch.from_numpy(expected[2][2]), atol=1e-3, rtol=1e-3)

@@ -363,9 +363,7 @@ class Embedder:
                     self._between,
                     self._numbers,
                 )
-            arrays.reverse()
-            while arrays:
-                yield arrays.pop()
+            yield from arrays
 
     def _warmed(self, sentences: Iterator[Sentence], select: Selection) -> Iterator[np.ndarray]:
         """The arrays of sentences that each start from the state after the neutral text, chunk by chunk."""

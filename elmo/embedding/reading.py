@@ -5,15 +5,16 @@
 - A layer needs only the layer below at the same position and direction. So both directions run through all layers for
   their first steps (the forward one reads the beginnings of the sentences, the backward one their ends), and then
   continue from the resulting state. This gives exactly what one pass over whole sentences gives.
+- The vectors of all sentences have their places in one tensor, which a GPU fills and sends once.
 """
 
 import heapq
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from elmo.embedding.graphs import GraphReader
@@ -26,30 +27,118 @@ from elmo.types import LstmState
 Sentence = Sequence[str]
 MOST_STEPS = 256
 """The most steps between two interruptions: a step of one long sentence takes almost as long as one of many rows."""
+MOST_BYTES_ON_GPU = 1 << 30
+"""The most bytes of vectors that a GPU keeps until all sentences are read."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Row:
-    """The tokens of a row of the batch, in the reading order of each direction."""
+    """What a row of the batch reads at each of its t steps, in the reading order of each direction."""
 
-    forward: list[str] = field(default_factory=list)
-    backward: list[str] = field(default_factory=list)
-    begins: list[int] = field(default_factory=list)
-    """The steps at which sentences begin, which are the same in both directions."""
-    sentences: list[tuple[int, int]] = field(default_factory=list)
-    """The number of each sentence, and the position of the boundary before the tokens whose vectors are kept."""
+    words: Int[np.ndarray, "2 t"]
+    """The numbers of the words; `<S>` is 0 and `</S>` is 1."""
+    follows: Bool[np.ndarray, "1 t"]
+    """True at the steps at which a sentence follows another one."""
+    sentences: list[tuple[int, int]]
+    """The number of each sentence, and the step of the boundary before the tokens whose vectors are kept."""
 
-    def append(self, number: int, sentence: Sentence, twice: bool = False) -> None:
-        self.begins.append(len(self.forward))
-        if twice:  # as between sentences in pretraining, no direction reads the boundary in between
-            self.forward += (BOS, *sentence)
-            self.backward += (EOS, *reversed(sentence))
-        self.sentences.append((number, len(self.forward)))
-        self.forward += (BOS, *sentence, EOS)
-        self.backward += (EOS, *reversed(sentence), BOS)
+    @classmethod
+    def of(cls, members: list[int], sentences: Sequence[list[int]], twice: bool) -> "_Row":
+        """Makes the row of the sentences with these numbers. `twice` is that of `read_independent`."""
+        words: tuple[list[int], list[int]] = ([], [])
+        starts, places = [], []
+        for number in members:
+            starts.append(len(words[0]))
+            for direction, own in enumerate(words):
+                ordered = sentences[number][:: -1 if direction else 1]
+                if twice:  # as between sentences in pretraining, no direction reads the boundary in between
+                    own += (direction, *ordered)
+                own += (direction, *ordered, 1 - direction)
+            places.append((number, len(words[0]) - len(sentences[number]) - 2))
+        follows = np.zeros((1, len(words[0])), bool)
+        follows[0, starts[1:]] = True
+        return cls(np.array(words, np.int64), follows, places)
 
     def __len__(self) -> int:
-        return len(self.forward)
+        return self.words.shape[1]
+
+
+class _Here:
+    """The arrays of all sentences, which the CPU fills."""
+
+    def __init__(self, rows: list[_Row], counts: list[int], part: Float[Tensor, "... T B P"]) -> None:
+        """Makes arrays for sentences of `counts` tokens, for vectors as in `part`."""
+        self._rows = rows
+        *layers, _, _, size = part.shape
+        dtype = torch.empty(0, dtype=part.dtype).numpy().dtype
+        self._arrays = [np.empty((*layers, count, 2 * size), dtype) for count in counts]
+
+    def put(self, start: int, direction: int, part: Float[Tensor, "... T B P"]) -> None:
+        """Writes the vectors of one direction's steps from `start` on to their tokens' places."""
+        selected = part.cpu().numpy()
+        end, size = start + selected.shape[-3], selected.shape[-1]
+        for place, row in enumerate(self._rows[: selected.shape[-2]]):
+            for number, begin in row.sentences:
+                array = self._arrays[number]
+                tokens = array.shape[-2]
+                # A sentence's first and last steps are its boundaries, in both directions.
+                first, last = max(start, begin + 1), min(end, begin + tokens + 1)
+                if first >= last:
+                    continue
+                steps = selected[..., first - start : last - start, place, :]
+                low, high = first - begin - 1, last - begin - 1
+                if direction == 0:
+                    array[..., low:high, :size] = steps
+                else:
+                    array[..., tokens - high : tokens - low, size:] = steps[..., ::-1, :]
+
+    def arrays(self) -> Iterator[np.ndarray]:
+        """Yields the arrays, and forgets each."""
+        self._arrays.reverse()
+        while self._arrays:
+            yield self._arrays.pop()
+
+
+class _There:
+    """The vectors of all sentences on a GPU, sentence by sentence, which are sent to the CPU at once.
+
+    The last place takes what is read at boundaries and after a row's end.
+    """
+
+    def __init__(self, rows: list[_Row], counts: list[int], part: Float[Tensor, "... T B P"]) -> None:
+        """Makes room for the vectors of sentences of `counts` tokens, as in `part`."""
+        self._counts, self._layers = counts, part.shape[:-3]
+        layers, total = self._layers.numel(), sum(counts)
+        self._vectors = part.new_empty(layers * total + 1, 2, part.shape[-1])
+        firsts = np.cumsum([0, *counts])
+        lowest = np.append(np.arange(total) + (layers - 1) * np.repeat(firsts[:-1], counts), layers * total)
+        apart = np.append(np.repeat(counts, counts), 0)
+        self._lowest, self._apart = (torch.from_numpy(each).to(part.device) for each in (lowest, apart))
+        self._tokens = [np.full((2, len(row)), total) for row in rows]
+        for tokens, row in zip(self._tokens, rows, strict=True):
+            for number, begin in row.sentences:
+                own = np.arange(firsts[number], firsts[number + 1])
+                tokens[:, begin + 1 : begin + 1 + len(own)] = own, own[::-1]
+
+    def put(self, start: int, direction: int, part: Float[Tensor, "... T B P"]) -> None:
+        """Writes the vectors of one direction's steps from `start` on to their tokens' places."""
+        steps, rows = part.shape[-3:-1]
+        of_direction = [tokens[direction : direction + 1] for tokens in self._tokens[:rows]]
+        tokens = torch.from_numpy(_steps(of_direction, start, start + steps, len(self._lowest) - 1)).to(part.device)
+        layer = torch.arange(self._layers.numel(), device=part.device)[:, None, None]
+        places = self._lowest[tokens] + layer * self._apart[tokens]
+        self._vectors[places.flatten(), direction] = part.flatten(0, -2)
+
+    def arrays(self) -> Iterator[np.ndarray]:
+        """Yields copies of the arrays, so that none keeps the others in memory."""
+        like = {"dtype": self._vectors.dtype, "device": "cpu", "pin_memory": self._vectors.is_cuda}
+        there = torch.empty(self._vectors.shape, **like)
+        vectors = there.copy_(self._vectors).flatten(1).numpy()
+        begin = 0
+        for count in self._counts:
+            end = begin + self._layers.numel() * count
+            yield vectors[begin:end].reshape(*self._layers, count, vectors.shape[1]).copy()
+            begin = end
 
 
 def read_sentences(
@@ -59,7 +148,7 @@ def read_sentences(
     select: Selection,
     state: LstmState | None = None,
     max_tokens: int = 2048,
-    numbers: torch.dtype = torch.float32,
+    dtype: torch.dtype = torch.float32,
 ) -> tuple[list[np.ndarray], LstmState]:
     """Returns an array (N, T, D) or (T, D) per sentence, without its boundaries, and the state after its last token.
 
@@ -67,15 +156,12 @@ def read_sentences(
     depends only on that number.
     """
     order = sorted(range(len(sentences)), key=lambda number: -len(sentences[number]))
-    rows = [_Row() for _ in order]
-    for row, number in zip(rows, order, strict=True):
-        row.append(number, sentences[number])
-    state = bilm.initial_state(len(rows)) if state is None else state
-    arrays, state = _read(
-        bilm, words, rows, select, LstmState(*(part[:, :, order].clone() for part in state)), max_tokens, numbers
-    )
+    state = bilm.initial_state(len(order)) if state is None else state
+    state = LstmState(*(part[:, :, order].clone() for part in state))
+    rows = [[number] for number in order]
+    arrays, state = _read(bilm, words, sentences, rows, select, state, max_tokens, dtype)
     back = np.argsort(order)
-    return arrays, LstmState(*(part[:, :, back] for part in state))
+    return list(arrays), LstmState(*(part[:, :, back] for part in state))
 
 
 def read_independent(
@@ -87,60 +173,59 @@ def read_independent(
     max_rows: int,
     twice: bool = False,
     between: Callable[[], object] | None = None,
-    numbers: torch.dtype = torch.float32,
-) -> list[np.ndarray]:
-    """Returns the arrays of `read_sentences` for sentences that all start from the zero state, in at most `max_rows`.
+    dtype: torch.dtype = torch.float32,
+) -> Iterator[np.ndarray]:
+    """Yields the arrays of `read_sentences` for sentences that all start from the zero state, in at most `max_rows`.
 
     With `twice`, every sentence is read twice, and the arrays are those of the second reading. `between` is called now
-    and then; an exception that it raises ends the reading.
+    and then; an exception that it raises ends the reading. All sentences are read before this function returns.
     """
-    rows = _pack(sentences, min(max_rows, max_tokens), twice)
-    arrays, _ = _read(bilm, words, rows, select, bilm.initial_state(len(rows)), max_tokens, numbers, between)
-    return arrays
+    rows = _pack([len(sentence) for sentence in sentences], min(max_rows, max_tokens), twice)
+    state = bilm.initial_state(len(rows))
+    return _read(bilm, words, sentences, rows, select, state, max_tokens, dtype, twice, between)[0]
 
 
-def _pack(sentences: Sequence[Sentence], max_rows: int, twice: bool) -> list[_Row]:
-    """Packs sentences into rows of similar length: each sentence, longest first, goes to the shortest row."""
-    rows = [_Row() for _ in range(min(max_rows, len(sentences)))]
-    lengths = [(0, number) for number in range(len(rows))]
-    for number in sorted(range(len(sentences)), key=lambda number: -len(sentences[number])):
-        _, row = lengths[0]
-        rows[row].append(number, sentences[number], twice)
-        heapq.heapreplace(lengths, (len(rows[row]), row))
-    return sorted(rows, key=len, reverse=True)
+def _pack(counts: Sequence[int], max_rows: int, twice: bool) -> list[list[int]]:
+    """Puts each sentence, longest first, into the shortest row; returns the numbers of each, the longest row first.
+
+    `counts` are the numbers of their tokens.
+    """
+    rows: list[list[int]] = [[] for _ in range(min(max_rows, len(counts)))]
+    steps = [(0, row) for row in range(len(rows))]
+    for number in sorted(range(len(counts)), key=lambda number: -counts[number]):
+        before, row = steps[0]
+        rows[row].append(number)
+        read = 2 * counts[number] + 3 if twice else counts[number] + 2
+        heapq.heapreplace(steps, (before + read, row))
+    return [rows[row] for _, row in sorted(steps, key=lambda each: (-each[0], each[1]))]
 
 
 @torch.inference_mode()
 def _read(
     bilm: BiLM | GraphReader,
     words: WordVectors,
-    rows: list[_Row],
+    sentences: Sequence[Sentence],
+    packed: list[list[int]],
     select: Selection,
     state: LstmState,
     max_tokens: int,
-    numbers: torch.dtype,
+    dtype: torch.dtype,
+    twice: bool = False,
     between: Callable[[], object] | None = None,
-) -> tuple[list[np.ndarray], LstmState]:
-    """The arrays of all sentences in `rows` (longest first) by number, and the state, which is changed in place."""
+) -> tuple[Iterator[np.ndarray], LstmState]:
+    """The arrays of all sentences, and the state, which is changed in place. `packed` are the sentences of each row."""
+    known, rows = _rows(sentences, packed, twice)
     lengths = np.array([len(row) for row in rows])
-    arrays: list[np.ndarray] = []
-    coming: list[_Coming] = []
+    vectors: _Here | _There | None = None
     start = 0
-
-    def put(parts: list[_Coming]) -> None:
-        for part in parts:
-            selected = part.array()
-            arrays.extend([] if arrays else _empty(selected, rows))
-            _put(selected, rows[: selected.shape[-2]], arrays, part.start, part.direction)
-
     while start < lengths.max(initial=0):
         going = int((lengths > start).sum())  # the first rows; the others have ended
         end = min(start + max(1, max_tokens // going), int(lengths[0]))
         if between is not None:
             end = min(end, start + MOST_STEPS)
         active = (lengths[:, None] > np.arange(start, end)).sum(0).tolist()
-        inputs, same = _token_vectors(words, rows[:going], start, end)
-        keep = _keep(rows[:going], start, end).to(inputs.device)
+        inputs, same = _token_vectors(words, known, _steps([row.words for row in rows[:going]], start, end))
+        keep = torch.from_numpy(~_steps([row.follows for row in rows[:going]], start, end)).to(inputs.device)
         outputs, after = bilm.read(
             inputs, LstmState(*(part[:, :, :going] for part in state)), active, keep.expand(2, -1, -1), same=same
         )
@@ -148,97 +233,45 @@ def _read(
             part[:, :, :going] = new
         for direction in range(2):
             layers = torch.cat([inputs[None, direction], outputs[:, direction]])  # N T B P
-            part = _Coming.of(select(layers).to(numbers), start, direction)
-            if part.arrived is None:
-                put([part])
-            else:
-                coming.append(part)
-            del layers, part
+            selected = select(layers).to(dtype)
+            vectors = vectors or _room(rows, [len(sentence) for sentence in sentences], selected)
+            vectors.put(start, direction, selected)
+            del layers, selected
         del inputs, outputs
-        put(coming[:-2])  # the earlier vectors are copied while a GPU reads on
-        del coming[:-2]
         start = end
         if between is not None and start < lengths.max():
             between()
-    put(coming)
-    return arrays, state
+    return iter(()) if vectors is None else vectors.arrays(), state
 
 
-@dataclass(frozen=True)
-class _Coming:
-    """Vectors of one direction's steps from `start` on, on their way from a GPU."""
+def _room(rows: list[_Row], counts: list[int], part: Float[Tensor, "... T B P"]) -> _Here | _There:
+    """Makes room for the vectors of sentences of `counts` tokens, as in `part`, where they fit."""
+    layers, size = part.shape[:-3].numel(), 2 * part.shape[-1] * part.element_size()
+    fits = layers * sum(counts) * size <= MOST_BYTES_ON_GPU
+    return (_There if part.device.type != "cpu" and fits else _Here)(rows, counts, part)
 
-    numbers: Tensor
-    arrived: torch.cuda.Event | None
-    start: int
-    direction: int
 
-    @classmethod
-    def of(cls, selected: Tensor, start: int, direction: int) -> "_Coming":
-        if not selected.is_cuda:
-            return cls(selected.cpu(), None, start, direction)
-        there = torch.empty(selected.shape, dtype=selected.dtype, device="cpu", pin_memory=True)  # copied to at once
-        there.copy_(selected, non_blocking=True)
-        arrived = torch.cuda.Event()
-        arrived.record(torch.cuda.current_stream(selected.device))
-        return cls(there, arrived, start, direction)
+def _rows(sentences: Sequence[Sentence], packed: list[list[int]], twice: bool) -> tuple[list[str], list[_Row]]:
+    """Numbers the words of all sentences; returns the words by their numbers, and the rows."""
+    numbers = {BOS: 0, EOS: 1}
+    read = [[numbers.setdefault(word, len(numbers)) for word in sentence] for sentence in sentences]
+    return list(numbers), [_Row.of(members, read, twice) for members in packed]
 
-    def array(self) -> np.ndarray:
-        """Waits until the vectors have arrived, and returns them."""
-        if self.arrived is not None:
-            self.arrived.synchronize()
-        return self.numbers.numpy()
+
+def _steps(rows: list[Shaped[np.ndarray, "d _"]], start: int, end: int, rest: int = 0) -> Shaped[np.ndarray, "d T B"]:
+    """The steps from `start` to `end` of all rows; a row that has ended has `rest`."""
+    found = np.full((rows[0].shape[0], len(rows), end - start), rest, rows[0].dtype)
+    for number, row in enumerate(rows):
+        part = row[:, start:end]
+        found[:, number, : part.shape[1]] = part
+    return found.transpose(0, 2, 1)
 
 
 def _token_vectors(
-    words: WordVectors, rows: list[_Row], start: int, end: int
+    words: WordVectors, known: list[str], numbers: Int[np.ndarray, "2 T B"]
 ) -> tuple[Float[Tensor, "2 T B P"], Int[Tensor, "2 T B"]]:
-    """The word vectors of the steps from `start` to `end`, in the reading order of each direction, and word ids."""
-    places: dict[str, int] = {}
-    index: Int[np.ndarray, "2 B T"] = np.zeros((2, len(rows), end - start), np.int64)
-    for number, row in enumerate(rows):
-        for direction, tokens in enumerate((row.forward, row.backward)):
-            found = [places.setdefault(word, len(places)) for word in tokens[start:end]]
-            index[direction, number, : len(found)] = found
-    vectors = words(list(places))
-    places_of_tokens = torch.from_numpy(index.transpose(0, 2, 1)).to(vectors.device)
-    return vectors[places_of_tokens], places_of_tokens
-
-
-def _keep(rows: list[_Row], start: int, end: int) -> Bool[Tensor, "T B"]:
-    """A mask of the states to keep: False where a sentence follows another one in its row."""
-    keep = torch.ones(end - start, len(rows), dtype=torch.bool, device="cpu")
-    for number, row in enumerate(rows):
-        for begin in row.begins[1:]:
-            if start <= begin < end:
-                keep[begin - start, number] = False
-    return keep
-
-
-def _empty(selected: Float[np.ndarray, "... T B P"], rows: list[_Row]) -> list[np.ndarray]:
-    *layers, _, _, size = selected.shape
-    tokens = {}
-    for row in rows:
-        ends = [*row.begins[1:], len(row)]
-        tokens |= {number: end - begin - 2 for (number, begin), end in zip(row.sentences, ends, strict=True)}
-    return [np.empty((*layers, tokens[number], 2 * size), selected.dtype) for number in range(len(tokens))]
-
-
-def _put(
-    selected: Float[np.ndarray, "... T B P"], rows: list[_Row], arrays: list[np.ndarray], start: int, direction: int
-) -> None:
-    """Writes the vectors of one direction's steps from `start` on to their tokens' places."""
-    end, size = start + selected.shape[-3], selected.shape[-1]
-    for place, row in enumerate(rows):
-        for number, begin in row.sentences:
-            tokens = arrays[number].shape[-2]
-            # A sentence's first and last steps are its boundaries, in both directions.
-            first, last = max(start, begin + 1), min(end, begin + tokens + 1)
-            if first >= last:
-                continue
-            steps = selected[..., first - start : last - start, place, :]
-            low, high = first - begin - 1, last - begin - 1
-            if direction == 0:
-                arrays[number][..., low:high, :size] = steps
-            else:
-                arrays[number][..., tokens - high : tokens - low, size:] = steps[..., ::-1, :]
+    """The vectors of the words with these numbers, and numbers that are equal for equal words."""
+    found, index = np.unique(numbers, return_inverse=True)
+    vectors = words([known[number] for number in found])
+    places = torch.from_numpy(index.reshape(numbers.shape)).to(vectors.device)
+    return vectors[places], places
