@@ -5,6 +5,7 @@ The kernels compute nothing, so Triton is not needed, and the numbers mean nothi
 
 import importlib
 
+import numpy as np
 import pytest
 import torch
 from idle_kernels import use_idle_kernels
@@ -20,6 +21,7 @@ from elmo.pretraining.batches import ReaderConfig
 from elmo.pretraining.ids import make_ids
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig, muon_shapes
 from elmo.pretraining.replay import Replay
+from elmo.pretraining.resident import copy_to_device
 from elmo.text.tokenizer import WHITESPACE
 from elmo.text.vocabulary import SPECIAL, Vocabulary
 from elmo.training.distributed import launch
@@ -68,6 +70,16 @@ def replayed(device, folder, optim=ADAMW, negatives=8, sorts=False, position=Non
 def test_a_captured_step_takes_nothing_from_the_cpu(optim, negatives, sorts, device, tmp_path):
     loss, norm = replayed(device, tmp_path, optim, negatives, sorts).step(0, 0.01)
     assert loss.device == norm.device == device
+
+
+def test_the_text_on_the_device_is_that_of_the_ids_both_ways(device, tmp_path, monkeypatch):
+    monkeypatch.setattr("elmo.pretraining.resident.AT_ONCE", 100)
+    ids = make_ids([write_corpus(tmp_path / "text.txt", 12)], WHITESPACE)
+    text = copy_to_device(ids, Vocabulary(SPECIAL), CONFIG.ids_per_token, 2, device)
+    places = np.arange(len(ids.tokens))
+    assert len(places) > 200
+    assert text.forward.cpu().tolist() == text.number[ids.tokens].tolist()
+    assert text.backward.cpu().tolist() == text.number[ids.tokens[ids.mirrored(places)]].tolist()
 
 
 def test_the_stand_in_refuses_what_comes_from_the_cpu(device):
