@@ -29,7 +29,8 @@ def encode(weight: Float[Tensor, "*rows K"]) -> tuple[Int8[Tensor, "*rows K"], F
 
     If one of five neighbouring float32 numbers gives the row back exactly, it is the scale.
     """
-    middle = weight.abs().amax(-1) / LIMIT
+    middle = weight.abs().amax(-1)
+    middle = middle / torch.full_like(middle, LIMIT)  # a GPU multiplies by the inverse of a number: other last bits
     middle = torch.where(middle < SMALLEST, 1.0, middle)
     up, down = (torch.nextafter(middle, torch.full_like(middle, end)) for end in (torch.inf, 0.0))
     scales = middle

@@ -39,6 +39,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
+@pytest.mark.parametrize("store", ["float32", "float16", "int8"])
+def test_a_model_on_another_device_is_stored_as_the_same_file(store, there, tmp_path):
+    here = large_model()
+    assert here.lm_head is not None
+    weights, head = ({name: w.to(there) for name, w in part.items()} for part in (here.weights, here.lm_head))
+    native.save(here, tmp_path / "here", store=store)
+    native.save(replace(here, weights=weights, lm_head=head), tmp_path / "there", store=store)
+    assert (tmp_path / "here" / native.WEIGHTS).read_bytes() == (tmp_path / "there" / native.WEIGHTS).read_bytes()
+
+
 def by_numpy(arrays: dict[str, np.ndarray], name: str) -> np.ndarray:
     """The layout as docs/formats.md has it."""
     values = arrays[name].astype(np.float32)
