@@ -118,18 +118,27 @@ def atomic_path(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) 
 
 
 @contextmanager
-def run_file(path: Path) -> Iterator[BinaryIO]:
-    """Yields a temporary file, which replaces the run's file `path` if the block succeeds. Errors say how to resume."""
+def run_path(path: Path) -> Iterator[Path]:
+    """Yields a temporary path, whose file replaces the run's file `path` if the block succeeds.
+
+    Errors say how to resume.
+    """
     path = real_path(path)
     remove_abandoned(_left_of(path))
     temporary = _temporary(path)
     try:
         with advise_resume(path):
-            with temporary.open("wb") as file:
-                yield file
+            yield temporary
             move_into_place(temporary, path)
     finally:
         _delete(temporary)
+
+
+@contextmanager
+def run_file(path: Path) -> Iterator[BinaryIO]:
+    """Yields the file of `run_path`, open to be written."""
+    with run_path(path) as temporary, temporary.open("wb") as file:
+        yield file
 
 
 def write_run_file(path: Path, content: bytes) -> None:

@@ -159,6 +159,7 @@ def save(
     gives its context. Raises InputError if the model lacks the ids of its words or a weight is too large for
     float16, and OSError as `atomic_path` does.
     """
+    from elmo.disk.tensors import write_tensors
     from elmo.formats import native_weights
 
     path = Path(path)
@@ -169,9 +170,7 @@ def save(
     with atomic_path(path, overwrite, FILES) as folder, step(f"writing {path}"):
         folder.mkdir()
         _write_json(folder / CONFIG, json.dumps(config, indent=2, ensure_ascii=False))
-        native_weights.write(arrays, folder / WEIGHTS)
-        # safetensors makes its files readable by the owner only; give them the permissions of the other files.
-        (folder / WEIGHTS).chmod((folder / CONFIG).stat().st_mode)
+        write_tensors(arrays, folder / WEIGHTS)
         if model.vocabulary is not None:
             model.vocabulary.save(folder / VOCABULARY)
         if model.lexicon is not None:

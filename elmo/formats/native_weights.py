@@ -1,12 +1,10 @@
 """Reads and writes the weights of the native format, `model.safetensors`."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 import safetensors
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from elmo.errors import InputError
@@ -58,12 +56,3 @@ def to_arrays(model: Model, path: Path, store: Store, progress: Callable[[int, i
                 most = f"{torch.finfo(torch.float16).max:,.0f}"
                 raise InputError(f"{path}: {name} has values beyond {most}, the largest of float16; store float32")
     return arrays
-
-
-def write(arrays: dict[str, Tensor], file: Path) -> None:
-    """Writes the file; errors of the system are OSErrors."""
-    try:
-        save_file(arrays, file)
-    except safetensors.SafetensorError as error:
-        number = re.search(r"os error (\d+)", str(error))
-        raise OSError(*([int(number[1]), str(error)] if number else [str(error)])) from error

@@ -24,12 +24,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from elmo import config as configs
-from elmo.disk.files import PARTIAL, remove, write_run_file
+from elmo.disk.files import PARTIAL, remove, run_path, write_run_file
 from elmo.disk.sums import check_sums, write_sums
+from elmo.disk.tensors import write_tensors
 from elmo.errors import InputError
 from elmo.training.distributed import Fabric
 from elmo.training.sharding import Shard, join_parts, take_part
@@ -76,15 +77,15 @@ def save_checkpoint(
         for left_over in folder.glob(f".step-*{PARTIAL}"):  # a run that was killed here left them
             shutil.rmtree(left_over)
         temporary.mkdir(parents=True)
-        write_run_file(temporary / "model.safetensors", save(_contiguous(model.state_dict())))
-        write_run_file(temporary / "optimizer.safetensors", save(whole))
+        _write(temporary / "model.safetensors", model.state_dict())
+        _write(temporary / "optimizer.safetensors", whole)
         if best is not None:
             write_run_file(temporary / BEST_SO_FAR, best.read_bytes())
     fabric.barrier()
     name = f"rank-{fabric.global_rank}"
-    write_run_file(temporary / f"{name}.safetensors", save(_contiguous({str(i): t for i, t in enumerate(carried)})))
+    _write(temporary / f"{name}.safetensors", {str(i): tensor for i, tensor in enumerate(carried)})
     if shards:
-        write_run_file(temporary / f"table-{fabric.global_rank}.safetensors", save(sharded))
+        _write(temporary / f"table-{fabric.global_rank}.safetensors", sharded)
     write_run_file(temporary / f"{name}.json", json.dumps(dataclasses.asdict(progress)).encode())
     fabric.barrier()
     if fabric.is_global_zero:
@@ -95,6 +96,11 @@ def save_checkpoint(
             remove(old)
     fabric.barrier()
     return target
+
+
+def _write(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    with run_path(path) as temporary:
+        write_tensors({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, temporary)
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
@@ -157,10 +163,6 @@ def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
-def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
-
-
 def _optimizer_tensors(
     optimizer: torch.optim.Optimizer, shards: Sequence[Shard]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -169,7 +171,7 @@ def _optimizer_tensors(
     state = optimizer.state_dict()["state"]
     parts: tuple[dict[str, Tensor], dict[str, Tensor]] = {}, {}
     for i, values in state.items():
-        parts[i in sharded].update({f"{i}.{name}": tensor.contiguous() for name, tensor in values.items()})
+        parts[i in sharded].update({f"{i}.{name}": tensor for name, tensor in values.items()})
     return parts
 
 
