@@ -11,6 +11,16 @@ from shlex import quote
 from typing import Any
 from unicodedata import normalize
 
+LACKS = (
+    "can't allocate memory",
+    "out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "Storage size calculation overflowed",
+    "Overflow when unpacking long",
+    "array is too big",
+)
+"""Parts of the errors that torch, CUDA and NumPy raise for sizes that memory or a 64-bit number cannot hold."""
+
 
 class InputError(ValueError):
     """An input cannot be used; the message names it, what was expected, and the remedy. The exit code is 2."""
@@ -132,3 +142,14 @@ def in_one_line(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
     return str(error)
+
+
+def lack_of_memory(error: Exception) -> str | None:
+    """Returns the message for an allocation that Python, NumPy or torch refused; None for another error."""
+    text = str(error)
+    is_known = type(error).__name__ == "OutOfMemoryError" or any(each in text for each in LACKS)
+    if not (is_known or isinstance(error, MemoryError)):
+        return None
+    wanted = re.search(r"allocate (\d[\d.]* \w+)", text)
+    size = f": {wanted[1]} more are needed" if wanted else ""
+    return f"out of memory{size}; use smaller batches, a smaller model or a larger machine"

@@ -7,7 +7,6 @@ torch. A user's error is one line and exit code 2.
 import argparse
 import errno
 import os
-import re
 import signal
 import sys
 import threading
@@ -30,16 +29,9 @@ from elmo.cli import (
 )
 from elmo.cli.arguments import is_first_process
 from elmo.cli.parser import Parser, meant_option
-from elmo.errors import Failure, InputError, IrregularInput, in_one_line
+from elmo.errors import Failure, InputError, IrregularInput, in_one_line, lack_of_memory
 from elmo.terminal import escape_controls, print_line
 
-LACKS = (
-    "can't allocate memory",
-    "Storage size calculation overflowed",
-    "Overflow when unpacking long",
-    "array is too big",
-)
-"""Parts of the errors that torch and NumPy raise for sizes that memory or a 64-bit number cannot hold."""
 VERBS = "elmo.verbs"
 """The group of entry points by which other packages add verbs; each names a module with `GROUP` and `add_verbs`."""
 
@@ -78,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except RecursionError:
         _fail("a file or a setting is nested too deeply; give a simpler one", 2, is_one_of_several)
     except (RuntimeError, MemoryError, ValueError, TypeError) as error:
-        if (lack := _lack_of_memory(error)) is None:
+        if (lack := lack_of_memory(error)) is None:
             raise
         _fail(lack, 1, silently=False)
     sys.exit(0)
@@ -165,17 +157,6 @@ def is_broken_pipe(error: Exception) -> bool:
     if sys.platform == "win32" and isinstance(error, OSError) and error.errno == errno.EINVAL:
         return error.filename is None
     return isinstance(error, BrokenPipeError)
-
-
-def _lack_of_memory(error: Exception) -> str | None:
-    """Returns the message for an allocation that Python, NumPy or torch refused; None for another error."""
-    text = str(error)
-    is_known = type(error).__name__ == "OutOfMemoryError" or any(each in text for each in LACKS)
-    if not (is_known or isinstance(error, MemoryError)):
-        return None
-    wanted = re.search(r"allocate (\d[\d.]* \w+)", text)
-    size = f": {wanted[1]} more are needed" if wanted else ""
-    return f"out of memory{size}; use smaller batches, a smaller model or a larger machine"
 
 
 def _fail(error: BaseException | str, code: int, silently: bool) -> NoReturn:

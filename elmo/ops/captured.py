@@ -75,9 +75,17 @@ def _warm_up(function: Callable[[], None], device: torch.device) -> None:
 def _graph_of(function: Callable[[], None], device: torch.device, pool: Any) -> Launch:
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
-    # Other threads of the program, such as one that pins memory for a loader, may go on meanwhile.
-    with torch.cuda.graph(graph, pool, stream=streams_of(device)[1], capture_error_mode="thread_local"):
-        function()
+    first: Exception | None = None
+    try:
+        # Other threads of the program, such as one that pins memory for a loader, may go on meanwhile.
+        with torch.cuda.graph(graph, pool, stream=streams_of(device)[1], capture_error_mode="thread_local"):
+            try:
+                function()
+            except Exception as error:
+                first = error
+                raise
+    except RuntimeError as error:  # a capture that has failed raises an error of its own when it ends
+        raise (first or error) from None
     return graph.replay
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo import ops
-from elmo.errors import Failure
+from elmo.errors import Failure, lack_of_memory
 from elmo.pretraining.batches import LmReader, Places, ReaderConfig
 from elmo.pretraining.ids import Ids
 from elmo.pretraining.objective import LanguageModel
@@ -113,9 +113,9 @@ class Replay:
     def _captured(self) -> ops.Launch:
         try:
             return ops.capture(self._whole, self._rate.device, self._state)
-        except torch.OutOfMemoryError:
-            raise
         except RuntimeError as error:
+            if lack_of_memory(error):
+                raise
             reason = str(error).strip().partition("\n")[0]
             raise Failure(f"a CUDA graph cannot repeat the step ({reason}); go on with replayed=false") from error
 

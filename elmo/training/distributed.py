@@ -86,7 +86,10 @@ def launch(
     """
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     keep_freed_memory()
-    torch.backends.cudnn.allow_tf32 = False  # torch's default lets a GPU round the inputs of convolutions to 10 bits
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch 2.9 warns of a newer name
+        # torch's default lets a GPU round the inputs of convolutions to 10 bits
+        torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False  # sums of products stay in float32
     strategy = DDPStrategy(timeout=timedelta(minutes=wait_minutes)) if devices * nodes > 1 else "auto"
     if accelerator == "auto":  # Fabric would choose an Apple GPU, which lacks float64 and sparse gradients
@@ -98,10 +101,11 @@ def launch(
                 accelerator=accelerator, devices=devices, num_nodes=nodes, precision=precision, strategy=strategy
             )
     except (ValueError, RuntimeError, MisconfigurationException) as error:
-        why = " ".join(str(error).split())
-        raise InputError(f"accelerator {accelerator!r} with {devices} devices: {why}") from error
+        raise _unusable(accelerator, devices, " ".join(str(error).split())) from error
     # From a filter of width 1, whose gradient has the same layout with either stride.
     warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides", UserWarning)
+    # From DDP, which Fabric makes on a CUDA stream of its own.
+    warnings.filterwarnings("ignore", "The AccumulateGrad node's stream", UserWarning)
     # From torch's own Adagrad, which makes new sparse tensors from those it gets.
     warnings.filterwarnings("ignore", "Sparse invariant checks", UserWarning)
     try:
@@ -111,7 +115,16 @@ def launch(
         why = " ".join(str(error).split())
         message = f"not all of {devices * nodes} processes met ({why}); start them together: "
         raise LostProcess(message + _torchrun(devices, nodes), is_reported=True) from error
+    except RuntimeError as error:  # the first use of the GPU
+        if not str(error).startswith("CUDA"):
+            raise
+        why = str(error).partition("\n")[0]
+        raise _unusable(accelerator, devices, f"{why}; free the GPU, or compute with accelerator=cpu") from error
     return fabric
+
+
+def _unusable(accelerator: str, devices: int, why: str) -> InputError:
+    return InputError(f"accelerator {accelerator!r} with {devices} devices: {why}")
 
 
 def _meet_again(kind: str, wait: timedelta) -> None:

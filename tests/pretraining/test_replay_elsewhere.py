@@ -105,10 +105,20 @@ def test_a_resumed_run_has_the_shapes_of_the_run_before(device, tmp_path, monkey
     assert after.distinct[0] >= before.distinct[0] > 0
 
 
-def test_a_step_that_cannot_be_captured_has_a_remedy(device, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("problem", "words", "kind"),
+    [
+        ("operation not permitted when stream is capturing\nadvice", ["not permitted", "replayed=false"], Failure),
+        ("out of memory", ["out of memory"], RuntimeError),
+    ],
+)
+def test_a_step_that_cannot_be_captured_has_a_remedy(problem, words, kind, device, tmp_path, monkeypatch):
+    """A lack of memory has that of any lack."""
+
     def fail(*_):
-        raise RuntimeError("CUDA error: operation not permitted when stream is capturing\nlong advice")
+        raise RuntimeError(f"CUDA error: {problem}")
 
     monkeypatch.setattr("elmo.ops.capture", fail)
-    with refused("not permitted", "replayed=false", error=Failure):
+    with refused(*words, error=kind) as caught:
         replayed(device, tmp_path).step(0, 0.01)
+    assert type(caught.value) is kind

@@ -549,6 +549,18 @@ def test_devices_that_are_not_there_are_an_error_of_one_line(monkeypatch):
         launch("cuda", 2, 1, "32-true")
 
 
+def test_a_gpu_that_cannot_be_used_is_one_line(monkeypatch):
+    """CUDA says so only when it is first used, with advice for programmers on further lines."""
+
+    def busy(self):
+        raise RuntimeError("CUDA error: CUDA-capable device(s) is/are busy or unavailable\nadvice")
+
+    monkeypatch.setattr("elmo.training.distributed.Fabric.launch", busy)
+    with refused("'cpu'", "unavailable", "accelerator=cpu") as caught:
+        launch("cpu", 1, 1, "32-true")
+    assert "advice" not in str(caught.value)
+
+
 def test_machines_on_which_nothing_has_started_the_run_are_not_waited_for(monkeypatch):
     """A resumed run goes on without them."""
     for name in ("MASTER_ADDR", "SLURM_NTASKS", "LSB_JOBID", "TORCHELASTIC_RUN_ID"):
