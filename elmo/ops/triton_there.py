@@ -29,19 +29,22 @@ def kernels_for(x: Tensor) -> ModuleType:
 
 @cache
 def _kernels(device: str) -> ModuleType | None:
-    """The kernels; None if Triton is not installed or, with a warning, if its kernels do not give the right numbers."""
+    """The kernels; None, with a warning, if Triton is not installed or its kernels do not give the right numbers."""
     try:
         from elmo.ops import kernels
-    except ImportError:
-        return None
-    try:
-        problem = "" if _is_right(kernels, device) else "its numbers differ from torch's"
+
+        if device == "cuda" and not isinstance(kernels.softmax_row, kernels.triton.JITFunction):
+            problem = "it is interpreted on the CPU: unset TRITON_INTERPRET"
+        elif _is_right(kernels, device):
+            return kernels
+        else:
+            problem = "its numbers differ from torch's"
+    except ModuleNotFoundError:
+        problem = "it is not installed: pip install triton"
     except Exception as error:  # Triton has many errors: no compiler, no driver, an old card
         problem = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-    if problem:
-        warnings.warn(f"Triton does not work here ({problem}): the GPU is used without it, more slowly", stacklevel=4)
-        return None
-    return kernels
+    warnings.warn(f"Triton does not work here ({problem}): the GPU is used without it, more slowly", stacklevel=4)
+    return None
 
 
 def _is_right(kernels: ModuleType, device: str) -> bool:
