@@ -95,8 +95,13 @@ def test_a_run_that_broke_off_goes_on_from_its_last_checkpoint(config, whole, fa
     assert equal(plan.output, whole)
 
 
-def test_a_dry_run_measures_the_captured_step(config, tmp_path):
+def test_a_dry_run_measures_captured_steps_together(config, tmp_path, monkeypatch):
+    """As in a run, the CPU prepares a step while the GPU makes the one before."""
+    made, step = [], module.Replay.step
+    monkeypatch.setattr(module, "REPLAYS", 2)
+    monkeypatch.setattr(module.Replay, "step", lambda replay, *given: made.append(given) or step(replay, *given))
     found = pretrain(replace(config, output=str(tmp_path / "run")), dry_run=True, quiet=True)
     assert found["steps"] == 3
     assert found["words per step"] == 4
+    assert made == [(0, 0.0), *[(0, 0.0), (1, 0.0)] * 3]
     assert not (tmp_path / "run").exists()

@@ -52,6 +52,8 @@ from elmo.types import LmBatch, LstmState
 
 PIECES = 8
 """The pieces per stream and epoch of a small corpus, if its lines are short enough."""
+REPLAYS = 10
+"""The steps of a CUDA graph that `--dry-run` measures together: the CPU prepares one while the GPU makes another."""
 
 
 def pretrain(
@@ -346,8 +348,9 @@ def piece_characters(counts: CorpusCounts, streams: int) -> int:
 def _estimate(run: _Run) -> dict[str, Any]:
     """Times a few real steps, at a rate of zero, and extrapolates to those after `done`, without evaluations."""
     training, plan, done = run.training, run.plan, run.begin.step
+    together = 1 if run.batches is not None else REPLAYS
     with run.closing():
-        times = [_seconds_of(run.steps, step) for step in range(4)]
+        times = [_seconds_of(run.steps, count) for count in (1, together, together, together)]
     seconds = sorted(times[1:])[1] * (plan.steps - done)  # the first step allocates memory for the others
     sizes = {name: parameter.numel() for name, parameter in training.model.named_parameters()}
     softmax_size = sum(size for name, size in sizes.items() if "lm_head" in name)
@@ -365,8 +368,9 @@ def _estimate(run: _Run) -> dict[str, Any]:
     }
 
 
-def _seconds_of(steps: Stepper, step: int) -> float:
-    """The seconds of one step."""
+def _seconds_of(steps: Stepper, count: int) -> float:
+    """The seconds of a step, of `count`."""
     began = time.perf_counter()
-    float(steps.step(step, 0.0)[1])  # reading the norm waits for a GPU
-    return time.perf_counter() - began
+    norms = [steps.step(step, 0.0)[1] for step in range(count)]
+    float(norms[-1])  # reading the norm waits for a GPU
+    return (time.perf_counter() - began) / count
