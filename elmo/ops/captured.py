@@ -60,7 +60,24 @@ def capture(
                 else:
                     tensor.zero_()
         del before
-        return _graph_of(function, device, pool) if on_gpu else _Recorded(function)
+        return _captured(function, device, pool) if on_gpu else _Recorded(function)
+
+
+def _captured(function: Callable[[], None], device: torch.device, pool: Any) -> Launch:
+    """The graph, or the error of `function`: a capture that has failed raises another one when it ends."""
+    first: list[Exception] = []
+
+    def noted() -> None:
+        try:
+            function()
+        except Exception as error:
+            first.append(error)
+            raise
+
+    try:
+        return _graph_of(noted, device, pool)
+    except RuntimeError as error:
+        raise (first or [error])[0] from None
 
 
 def _warm_up(function: Callable[[], None], device: torch.device) -> None:
@@ -75,17 +92,9 @@ def _warm_up(function: Callable[[], None], device: torch.device) -> None:
 def _graph_of(function: Callable[[], None], device: torch.device, pool: Any) -> Launch:
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
-    first: Exception | None = None
-    try:
-        # Other threads of the program, such as one that pins memory for a loader, may go on meanwhile.
-        with torch.cuda.graph(graph, pool, stream=streams_of(device)[1], capture_error_mode="thread_local"):
-            try:
-                function()
-            except Exception as error:
-                first = error
-                raise
-    except RuntimeError as error:  # a capture that has failed raises an error of its own when it ends
-        raise (first or error) from None
+    # Other threads of the program, such as one that pins memory for a loader, may go on meanwhile.
+    with torch.cuda.graph(graph, pool, stream=streams_of(device)[1], capture_error_mode="thread_local"):
+        function()
     return graph.replay
 
 
