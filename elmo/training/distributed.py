@@ -20,6 +20,7 @@ from elmo.training.memory import keep_freed_memory
 
 try:
     from lightning_fabric import Fabric as Fabric
+    from lightning_fabric.plugins import MixedPrecision
     from lightning_fabric.strategies.ddp import DDPStrategy
     from lightning_fabric.utilities.exceptions import MisconfigurationException
 except ImportError as error:  # pragma: no cover
@@ -41,6 +42,16 @@ T = TypeVar("T")
 
 class LostProcess(Failure):
     """A process does not answer."""
+
+
+class _OfProducts(MixedPrecision):
+    """Autocast alone, which rounds the inputs of products.
+
+    Fabric's own also rounds all that a model is called with, such as memory cells.
+    """
+
+    def convert_input(self, data: T) -> T:
+        return data
 
 
 def processes_to_start(devices: int, nodes: int, accelerator: str = "cpu", resumed: bool = False) -> tuple[int, int]:
@@ -97,8 +108,10 @@ def launch(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            on = "cpu" if accelerator == "cpu" else "cuda"
+            plugins: list[Any] = [] if precision == "32-true" else [_OfProducts(precision, on)]
             fabric = Fabric(
-                accelerator=accelerator, devices=devices, num_nodes=nodes, precision=precision, strategy=strategy
+                accelerator=accelerator, devices=devices, num_nodes=nodes, plugins=plugins, strategy=strategy
             )
     except (ValueError, RuntimeError, MisconfigurationException) as error:
         raise _unusable(accelerator, devices, " ".join(str(error).split())) from error

@@ -549,6 +549,22 @@ def test_devices_that_are_not_there_are_an_error_of_one_line(monkeypatch):
         launch("cuda", 2, 1, "32-true")
 
 
+def test_with_bfloat16_products_a_model_gets_the_state_as_it_was():
+    """Rounded memory cells would also keep an LSTM from its compiled steps."""
+    fabric, seen = launch("cpu", 1, 1, "bf16-mixed"), []
+
+    class Model(nn.Linear):
+        def forward(self, state):
+            seen.append(state)
+            return super().forward(state)
+
+    state = torch.full((1, 3), 1 / 3)
+    result = fabric.setup_module(Model(3, 1))(state)
+    assert seen[0] is state
+    assert result.dtype == torch.float32
+    assert torch.equal(result, result.bfloat16().float())  # of a rounded product
+
+
 def test_a_gpu_that_cannot_be_used_is_one_line(monkeypatch):
     """CUDA says so only when it is first used, with advice for programmers on further lines."""
 
