@@ -60,24 +60,7 @@ def capture(
                 else:
                     tensor.zero_()
         del before
-        return _captured(function, device, pool) if on_gpu else _Recorded(function)
-
-
-def _captured(function: Callable[[], None], device: torch.device, pool: Any) -> Launch:
-    """The graph, or the error of `function`: a capture that has failed raises another one when it ends."""
-    first: list[Exception] = []
-
-    def noted() -> None:
-        try:
-            function()
-        except Exception as error:
-            first.append(error)
-            raise
-
-    try:
-        return _graph_of(noted, device, pool)
-    except RuntimeError as error:
-        raise (first or [error])[0] from None
+        return _graph_of(function, device, pool) if on_gpu else _Recorded(function)
 
 
 def _warm_up(function: Callable[[], None], device: torch.device) -> None:
