@@ -35,7 +35,7 @@ def test_layers_and_state_are_those_of_the_model(bilm, monkeypatch):
         with monkeypatch.context() as patched:
             patched.delenv("TRITON_INTERPRET")
             expected, other = bilm.read(inputs, state, active, keep)
-        close([outputs, *after], [expected, *other], rtol=2e-6)
+        close([*outputs, *after], [*expected, *other], rtol=2e-6)
 
 
 def test_sentences_are_read_as_by_the_model(bilm, monkeypatch):

@@ -79,7 +79,7 @@ class GraphReader:
         active: list[int],
         keep: Bool[Tensor, "2 T B"],
         same: Int[Tensor, "2 T B"] | None = None,
-    ) -> tuple[Float[Tensor, "L 2 T B P"], LstmState]:
+    ) -> tuple[list[Float[Tensor, "2 T B P"]], LstmState]:
         """Returns what `BiLM.read` returns; `same` changes nothing."""
         with self.lock:
             return self._read_in_parts(inputs, state, active, keep)
@@ -89,7 +89,7 @@ class GraphReader:
 
     def _read_in_parts(
         self, inputs: Float[Tensor, "2 T B P"], state: LstmState, active: list[int], keep: Bool[Tensor, "2 T B"]
-    ) -> tuple[Float[Tensor, "L 2 T B P"], LstmState]:
+    ) -> tuple[list[Float[Tensor, "2 T B P"]], LstmState]:
         steps, rows = inputs.shape[1:3]
         there = torch.arange(rows, device="cpu") < torch.tensor(active, device="cpu")[:, None]
         live = there.float().to(inputs.device)
@@ -100,7 +100,7 @@ class GraphReader:
             outputs, state = self._launch(inputs[:, part], live[part], keep[:, part], state)
             parts.append(outputs)
             start = part.stop
-        return torch.cat(parts, dim=2), state
+        return list(torch.cat(parts, dim=2)), state
 
     def _launch(
         self,

@@ -232,7 +232,7 @@ def _read(
         for part, new in zip(state, after, strict=True):
             part[:, :, :going] = new
         for direction in range(2):
-            layers = torch.cat([inputs[None, direction], outputs[:, direction]])  # N T B P
+            layers = torch.stack([inputs[direction], *(output[direction] for output in outputs)])  # N T B P
             selected = select(layers).to(dtype)
             vectors = vectors or _room(rows, [len(sentence) for sentence in sentences], selected)
             vectors.put(start, direction, selected)

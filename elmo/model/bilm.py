@@ -120,10 +120,10 @@ class BiLM(nn.Module):
         backwards = reading_backwards(lengths, steps)  # B T
         tokens = tokens[order]
         inputs = torch.stack([tokens, reorder(tokens, backwards)]).transpose(1, 2)  # 2 T B P
-        outputs, state = self.read(inputs, LstmState(*(part[:, :, order] for part in state)), active)
+        found, state = self.read(inputs, LstmState(*(part[:, :, order] for part in state)), active)
 
         back = order.argsort()
-        outputs = outputs.transpose(2, 3)  # L 2 B T P
+        outputs = torch.stack(found).transpose(2, 3)  # L 2 B T P
         outputs = torch.cat([outputs[:, 0], torch.stack([reorder(layer, backwards) for layer in outputs[:, 1]])], -1)
         bottom = torch.cat([tokens, tokens], -1)[None, back]
         layers = torch.cat([bottom, outputs[:, back]])
@@ -141,10 +141,11 @@ class BiLM(nn.Module):
         keep: Bool[Tensor, "2 T B"] | None = None,
         dropout: float = 0.0,
         same: Int[Tensor, "2 T B"] | None = None,
-    ) -> tuple[Float[Tensor, "L 2 T B P"], LstmState]:
+    ) -> tuple[list[Float[Tensor, "2 T B P"]], LstmState]:
         """Runs the LSTMs over token vectors, each direction in its own reading order.
 
-        `dropout` is applied to the input of every layer; the skip connection passes that same input.
+        Returns the output of every layer. `dropout` is applied to the input of every layer; the skip connection passes
+        that same input.
         `active` and `keep` are those of `BiLstmLayer.forward`. Equal numbers in `same` mark inputs of the same word: a
         packed model computes their product once.
         """
@@ -160,7 +161,7 @@ class BiLM(nn.Module):
             outputs.append(output)
             hiddens.append(hidden)
             cells.append(cell)
-        return torch.stack(outputs), LstmState(torch.stack(hiddens), torch.stack(cells))
+        return outputs, LstmState(torch.stack(hiddens), torch.stack(cells))
 
 
 def _available(precision: ops.Precision, library: ops.Library | None) -> ops.Precision:

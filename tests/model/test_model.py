@@ -53,7 +53,7 @@ def test_dropout_is_of_the_input_of_every_layer_and_the_skip_passes_what_the_lay
         below, _, _ = recurrence(bilm.layers[depth], seen, state.hidden[depth], state.cell[depth])
         below = below + seen if depth else below
         expected.append(below)
-    torch.testing.assert_close(outputs, torch.stack(expected), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(outputs, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_training_drops_the_input_of_every_layer_and_of_the_softmax(monkeypatch) -> None:
@@ -257,7 +257,7 @@ def test_recurrence_sees_nothing_later_exactly(bilm, t) -> None:
     changed = inputs.clone()
     changed[:, t, 1] += 1
     state = bilm.initial_state(3)
-    before, after = bilm.read(inputs, state)[0], bilm.read(changed, state)[0]
+    before, after = (torch.stack(bilm.read(each, state)[0]) for each in (inputs, changed))
     assert torch.equal(after[:, :, :t], before[:, :, :t])
     assert torch.equal(after[:, :, :, [0, 2]], before[:, :, :, [0, 2]])  # nor what stands beside it in the batch
     assert (after != before)[:, :, t:, 1].any(dim=-1).all()
