@@ -4,8 +4,9 @@ A captured function may read nothing back and has fixed shapes; values that chan
 places in a text) are in tensors. On a CPU a stand-in runs the same function and refuses what a capture refuses.
 """
 
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+import gc
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -76,9 +77,22 @@ def _graph_of(function: Callable[[], None], device: torch.device, pool: Any) -> 
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
     # Other threads of the program, such as one that pins memory for a loader, may go on meanwhile.
-    with torch.cuda.graph(graph, pool, stream=streams_of(device)[1], capture_error_mode="thread_local"):
+    stream, mode = streams_of(device)[1], "thread_local"
+    with _without_collection(), torch.cuda.graph(graph, pool, stream=stream, capture_error_mode=mode):
         function()
     return graph.replay
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Inside the block, Python collects no garbage: an older graph in it would break the capture (PyTorch 161037)."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 @cache

@@ -1,5 +1,6 @@
 """A second GPU computes while the first is the current one. Both are simulated."""
 
+import gc
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -68,6 +69,7 @@ def test_a_graph_is_captured_on_its_device(current, monkeypatch):
     @contextmanager
     def graph(made, pool, stream, capture_error_mode):
         seen.append(("graph", current[0], stream.device))
+        assert not gc.isenabled()  # an older graph that is collected here would break the capture
         yield
 
     for name, value in {
@@ -83,6 +85,7 @@ def test_a_graph_is_captured_on_its_device(current, monkeypatch):
     for _ in range(2):
         ops.capture(lambda: seen.append(("run", current[0])), SECOND, lambda: [])()
     streams_of.cache_clear()
+    assert gc.isenabled()
     assert seen.count("replay") == 2
     assert {run for run in seen if run[0] == "run"} == {("run", 1)}
     assert [made for made in seen if made[0] == "graph"] == [("graph", 1, SECOND)] * 2
