@@ -146,11 +146,8 @@ class Replay:
             loss.backward()
             gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
             norm = nn.utils.get_total_norm(gradients)
-            limit = training.optim.clip_norm
-            if limit:
-                share = torch.where(norm > limit, limit / norm, 1.0)
-                for gradient in gradients:
-                    gradient.mul_(share)
+            if limit := training.optim.clip_norm:
+                nn.utils.clip_grads_with_norm_(model.parameters(), limit, norm)
             training.optimizer.step()
         del gradients
         for parameter in model.parameters():  # before a capture there may be none: they belong to the graph
