@@ -20,7 +20,7 @@ def test_all_parts_run_by_the_interpreter(tmp_path):
     (tmp_path / "text.txt").write_text(
         "A quiet harbour lay there .\nIt rained all night long .\n" * 30, encoding="utf-8"
     )
-    (tmp_path / "curve.json").write_text('{"curve": [{"step": 2, "loss": 6.839}]}', encoding="utf-8")
+    (tmp_path / "curve.json").write_text('{"curve": [{"step": 35, "loss": 6.839, "lr": 0.00267}]}', encoding="utf-8")
     parts = ("right", "steps", "train", "resume", "embed", "recipe")
     done = subprocess.run(
         [sys.executable, SCRIPT, "--device", "cpu", "--tiny", "--seconds", "1000", "--text", tmp_path / "text.txt",
