@@ -142,8 +142,11 @@ def negatives(monkeypatch):
     monkeypatch.setattr("elmo.model.lm_head.LmHead.draw", lambda *_: drawn)
 
 
-@pytest.mark.parametrize(("sampled", "sorts"), [(0, False), (NEGATIVES, False), (NEGATIVES, True)])
-def test_loss_and_all_gradients_are_those_of_the_network(sampled, sorts, negatives, by_torch):
+@pytest.mark.parametrize(
+    ("sampled", "sorts", "few"), [(0, False, 0), (NEGATIVES, False, 0), (NEGATIVES, True, 0), (NEGATIVES, True, 512)]
+)
+def test_loss_and_all_gradients_are_those_of_the_network(sampled, sorts, few, negatives, by_torch, monkeypatch):
+    monkeypatch.setattr("elmo.ops.rows.FEW_ROWS", few)
     model = LanguageModel(CONFIG, VOCABULARY, ObjectiveConfig(sampled, 0.2, 0.5, loss_scale=2.0))
     batch = window()
     with ops.sorted_sums(sorts):

@@ -12,6 +12,10 @@ from torch.autograd.function import once_differentiable
 
 from elmo.ops.triton_there import has_kernels
 
+FEW_ROWS = 512
+"""Up to this many rows are added by a product where they would be sorted: a GPU adds equal rows of a sorted index one
+after another, and a table of characters has a hundred thousand of padding."""
+
 _sorts: ContextVar[bool] = ContextVar("sorted_sums", default=False)
 
 
@@ -30,7 +34,9 @@ def sorted_sums(wanted: bool) -> Iterator[None]:
 
 def add_rows(table: Tensor, index: Int[Tensor, " M"], rows: Tensor) -> None:
     """Adds `rows` to the rows `index` of `table`, in place; a row may occur several times."""
-    if _sorts.get():
+    if _sorts.get() and table.dim() == 2 and len(table) <= FEW_ROWS:
+        table.addmm_((index == torch.arange(len(table), device=index.device)[:, None]).to(rows.dtype), rows)
+    elif _sorts.get():
         table.index_put_((index,), rows, accumulate=True)
     else:
         table.index_add_(0, index, rows)
