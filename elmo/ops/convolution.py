@@ -80,7 +80,7 @@ class _ConvolveMax(torch.autograd.Function):
         windows = _windows(characters.to(scores.dtype), weight.shape[2])
         words, places, _ = windows.shape
         # The position of the maximum gets the gradient; ties share it, as in `torch.amax`.
-        winners = (scores == best[:, None]).to(scores.dtype)
+        winners = torch.eq(scores, best[:, None], out=torch.empty_like(scores))  # without a pass over booleans
         to_scores = winners.mul_((gradient / winners.sum(1)).to(scores.dtype)[:, None]).flatten(0, 1)
         to_weight = product(windows.flatten(0, 1).T, to_scores.T).T.to(weight.dtype)
         to_weight = to_weight.view(weight.shape[0], weight.shape[2], weight.shape[1]).transpose(1, 2)
