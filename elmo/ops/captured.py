@@ -7,8 +7,7 @@ places in a text) are in tensors. On a CPU a stand-in runs the same function and
 import gc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,26 +33,37 @@ class CaptureError(RuntimeError):
     """A function does what a CUDA graph cannot repeat."""
 
 
-def new_pool(device: torch.device) -> Any:
-    """Returns memory for several captured functions, each of which runs after the results of the last are used."""
-    return torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+class Pool(NamedTuple):
+    """The memory that several graphs share, and the stream on which all of them are captured, as sharing requires.
+
+    cuBLAS keeps memory for every stream that it has seen, 32 MiB on an H100. When a graph ends, torch 2.13 frees that
+    of its stream (PyTorch 193402), so graphs share a stream only if they end together.
+    """
+
+    handle: Any
+    stream: torch.cuda.Stream
+
+
+def new_pool(device: torch.device) -> Pool | None:
+    """Returns memory for captured functions that end together; each runs after the results of the last are used."""
+    return Pool(torch.cuda.graph_pool_handle(), torch.cuda.Stream(device)) if device.type == "cuda" else None
 
 
 def capture(
-    function: Callable[[], None], device: torch.device, state: Callable[[], Iterable[Tensor]], pool: Any = None
+    function: Callable[[], None], device: torch.device, state: Callable[[], Iterable[Tensor]], pool: Pool | None = None
 ) -> Launch:
-    """Captures `function`, and returns a function that runs it. `pool` is from `new_pool`.
+    """Captures `function`, and returns a function that runs it. `pool` is from `new_pool`; the default is a new one.
 
     The first run prepares its surroundings, such as the tensors of an optimizer. `state()` names all tensors that it
     changes. They are restored afterwards, and those that it has made become zero.
     """
-    on_gpu = device.type == "cuda"
-    with torch.cuda.device(device) if on_gpu else nullcontext():  # generators and kernels are those of the current one
+    pool = new_pool(device) if pool is None else pool
+    with nullcontext() if pool is None else torch.cuda.device(device):  # generators and kernels are the current one's
         before = {tensor: tensor.detach().clone() for tensor in state()}
-        if on_gpu:
-            _warm_up(function, device)
-        else:
+        if pool is None:
             function()
+        else:
+            _warm_up(function, pool.stream)
         with torch.no_grad():
             for tensor in state():
                 if tensor in before:
@@ -61,24 +71,23 @@ def capture(
                 else:
                     tensor.zero_()
         del before
-        return _graph_of(function, device, pool) if on_gpu else _Recorded(function)
+        return _Recorded(function) if pool is None else _graph_of(function, pool)
 
 
-def _warm_up(function: Callable[[], None], device: torch.device) -> None:
-    side, _ = streams_of(device)
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
+def _warm_up(function: Callable[[], None], stream: torch.cuda.Stream) -> None:
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
         for _ in range(WARM_UPS):
             function()
-    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.current_stream().wait_stream(stream)
 
 
-def _graph_of(function: Callable[[], None], device: torch.device, pool: Any) -> Launch:
+def _graph_of(function: Callable[[], None], pool: Pool) -> Launch:
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
     # Other threads of the program, such as one that pins memory for a loader, may go on meanwhile.
-    stream, mode = streams_of(device)[1], "thread_local"
-    with _without_collection(), torch.cuda.graph(graph, pool, stream=stream, capture_error_mode=mode):
+    handle, stream = pool
+    with _without_collection(), torch.cuda.graph(graph, handle, stream=stream, capture_error_mode="thread_local"):
         function()
     return graph.replay
 
@@ -93,16 +102,6 @@ def _without_collection() -> Iterator[None]:
     finally:
         if collects:
             gc.enable()
-
-
-@cache
-def streams_of(device: torch.device) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
-    """Returns the streams of all warm-ups and of all captures on a device.
-
-    cuBLAS keeps memory for every stream that it has seen, 32 MiB on an H100; and graphs share a pool only if they were
-    captured on one stream.
-    """
-    return torch.cuda.Stream(device), torch.cuda.Stream(device)
 
 
 class _Recorded:

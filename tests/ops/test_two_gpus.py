@@ -10,7 +10,6 @@ from idle_kernels import use_idle_kernels
 from other_device import DEVICE, Elsewhere, Lists, OtherDevice
 
 from elmo import ops
-from elmo.ops.captured import streams_of
 from elmo.ops.packed_lstm import Clips
 
 SECOND = torch.device("cuda", 1)
@@ -68,7 +67,7 @@ def test_a_graph_is_captured_on_its_device(current, monkeypatch):
 
     @contextmanager
     def graph(made, pool, stream, capture_error_mode):
-        seen.append(("graph", current[0], stream.device))
+        seen.append(("graph", current[0], stream))
         assert not gc.isenabled()  # an older graph that is collected here would break the capture
         yield
 
@@ -79,14 +78,19 @@ def test_a_graph_is_captured_on_its_device(current, monkeypatch):
         "synchronize": lambda: None,
         "CUDAGraph": Graph,
         "graph": graph,
+        "graph_pool_handle": lambda: "memory",
     }.items():
         monkeypatch.setattr(torch.cuda, name, value)
-    streams_of.cache_clear()
-    for _ in range(2):
-        ops.capture(lambda: seen.append(("run", current[0])), SECOND, lambda: [])()
-    streams_of.cache_clear()
+    shared = ops.new_pool(SECOND)
+    for pool in (None, shared, None, shared):
+        ops.capture(lambda: seen.append(("run", current[0])), SECOND, lambda: [], pool)()
     assert gc.isenabled()
-    assert seen.count("replay") == 2
+    assert seen.count("replay") == 4
     assert {run for run in seen if run[0] == "run"} == {("run", 1)}
-    assert [made for made in seen if made[0] == "graph"] == [("graph", 1, SECOND)] * 2
-    assert seen.count(("stream", SECOND)) == 2  # cuBLAS keeps memory for every stream
+    captured = [made for made in seen if made[0] == "graph"]
+    assert {(where, stream.device) for _, where, stream in captured} == {(1, SECOND)}
+    # cuBLAS keeps memory for every stream, until one of the graphs that were captured on it ends.
+    alone, first, other, second = (stream for _, _, stream in captured)
+    assert first is second is shared.stream
+    assert len({id(stream) for stream in (alone, first, other)}) == 3
+    assert seen.count(("stream", SECOND)) == 3
