@@ -27,6 +27,9 @@ def bilm(monkeypatch):
 @torch.inference_mode()
 def test_layers_and_state_are_those_of_the_model(bilm, monkeypatch):
     reader = GraphReader(bilm, torch.float32)
+    modes = []
+    capture = ops.capture
+    monkeypatch.setattr(ops, "capture", lambda *a: modes.append(torch.is_inference_mode_enabled()) or capture(*a))
     for rows, active in ((2, [2, 2, 1, 1]), (1, [1, 1]), (2, [2, 1])):
         inputs = torch.randn(2, len(active), rows, 20)
         state = LstmState(*(torch.randn_like(part) / 10 for part in bilm.initial_state(rows)))
@@ -36,6 +39,8 @@ def test_layers_and_state_are_those_of_the_model(bilm, monkeypatch):
             patched.delenv("TRITON_INTERPRET")
             expected, other = bilm.read(inputs, state, active, keep)
         close([*outputs, *after], [*expected, *other], rtol=2e-6)
+    assert modes
+    assert not any(modes)  # or a later graph could not train
 
 
 def test_sentences_are_read_as_by_the_model(bilm, monkeypatch):

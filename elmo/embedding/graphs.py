@@ -113,8 +113,10 @@ class GraphReader:
         steps, rows = live.shape
         shape = _round_up(rows, ROWS), _round_up(steps, STEPS)
         if shape not in self._graphs:
-            made = _Graph.of(self._bilm, *shape)
-            run = ops.capture(lambda: self._read(made), made.inputs.device, lambda: (), self._pool)
+            # In inference mode, torch would make numbers of its generator that no other graph can use (PyTorch 166792).
+            with torch.inference_mode(False), torch.no_grad():
+                made = _Graph.of(self._bilm, *shape)
+                run = ops.capture(lambda: self._read(made), made.inputs.device, lambda: (), self._pool)
             self._graphs[shape] = made, run
         graph, run = self._graphs[shape]
         graph.live.zero_()
