@@ -70,7 +70,7 @@ class _Here:
         """Makes arrays for sentences of `counts` tokens, for vectors as in `part`."""
         self._rows = rows
         *layers, _, _, size = part.shape
-        dtype = torch.empty(0, dtype=part.dtype).numpy().dtype
+        dtype = torch.empty(0, dtype=part.dtype, device="cpu").numpy().dtype
         self._arrays = [np.empty((*layers, count, 2 * size), dtype) for count in counts]
 
     def put(self, start: int, direction: int, part: Float[Tensor, "... T B P"]) -> None:
