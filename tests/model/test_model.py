@@ -89,6 +89,7 @@ def slowly(sentence: list[str], options: dict[str, Any], weights: dict[str, np.n
     return twin.layers(sentence, options, {name: weight.astype(np.float64) for name, weight in weights.items()})
 
 
+@pytest.mark.filterwarnings("ignore:.*tokens with spaces")  # such as drawn ones may have
 @settings(max_examples=40)
 @given(options=options(), sentences=SENTENCES, seed=st.integers(0, 2**32 - 1))
 def test_model_and_embedder_agree_with_the_twin(options, sentences, seed) -> None:
