@@ -261,7 +261,7 @@ def layers_of(model: LanguageModel) -> torch.Tensor:
     """Both directions' layers of five words, read from the zero state: layers x 2 x words x 1 x P."""
     ids = torch.from_numpy(encode_words(["elm", "oak", "ash", "elms", "."])).long()
     words = model.bilm.encode_words(ids)[:, None]
-    return model.bilm.read(torch.stack([words, words]), model.bilm.initial_state(1))[0]
+    return torch.stack(model.bilm.read(torch.stack([words, words]), model.bilm.initial_state(1))[0])
 
 
 @pytest.mark.parametrize(
