@@ -166,7 +166,9 @@ def run_in(jobs: int, arguments: Sequence[str] = ("--jobs", "1"), first_prints: 
     # The current folder may hold another elmo.py, which `-m` alone would prefer. It is meant only if the user ran -m.
     safe = [] if Path(sys.argv[0]).name == "__main__.py" else ["-P"]
     again = [sys.executable, *safe, "-m", "elmo", *sys.argv[1:], *arguments]
-    environment = {"OMP_NUM_THREADS": str(max(1, usable_cores() // jobs))} | os.environ
+    share, given = max(1, usable_cores() // jobs), os.environ.get("OMP_NUM_THREADS", "")
+    threads = min(share, int(given)) if given.isdecimal() and int(given) else share  # more would wait for each other
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
     running: list[subprocess.Popen[bytes]] = []
     signals: list[int] = []
 

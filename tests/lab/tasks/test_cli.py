@@ -254,6 +254,26 @@ def test_a_job_that_is_being_started_hears_of_a_signal(monkeypatch: pytest.Monke
     assert heard == [signal.SIGTERM]
 
 
+@pytest.mark.parametrize(("given", "threads"), [(None, "4"), ("8", "4"), ("3", "3"), ("0", "4"), ("2,1", "4")])
+def test_jobs_share_the_cores_whatever_the_environment_says(given, threads, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    class Started:
+        def __init__(self, *_: object, env: dict[str, str], **__: object) -> None:
+            seen.append(env["OMP_NUM_THREADS"])
+
+        wait, terminate = int, int
+
+    monkeypatch.setattr(subprocess, "Popen", Started)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr("elmo.machine.usable_cores", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if given is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", given)
+    run_in(2)
+    assert seen == [threads, threads]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
 def test_jobs_that_are_killed_are_named(tmp_path: Path) -> None:
     queue = write_queue(tmp_path, 1_000_000, [1])
