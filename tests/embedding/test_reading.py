@@ -57,7 +57,7 @@ def test_parts_of_any_size_give_the_vectors_and_the_state_of_the_whole(bilm, len
     expected = whole(bilm, sentences, state)
     for row, array in enumerate(arrays):
         np.testing.assert_allclose(array, expected.layers[:, row, 1 : lengths[row] + 1], rtol=0, atol=1e-5)
-        assert array.base is None or 2 * array.nbytes >= sum(each.nbytes for each in arrays)
+        assert array.base is None
     torch.testing.assert_close(after, expected.state, rtol=0, atol=1e-5)
     if state is not None:
         torch.testing.assert_close(state, given_state)  # the caller's own is left as it was
