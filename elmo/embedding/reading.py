@@ -271,7 +271,12 @@ def _token_vectors(
     words: WordVectors, known: list[str], numbers: Int[np.ndarray, "2 T B"]
 ) -> tuple[Float[Tensor, "2 T B P"], Int[Tensor, "2 T B"]]:
     """The vectors of the words with these numbers, and numbers that are equal for equal words."""
-    found, index = np.unique(numbers, return_inverse=True)
-    vectors = words([known[number] for number in found])
+    flat = numbers.ravel()
+    order = np.arange(len(flat))
+    first = np.empty(len(known), np.int64)
+    first[flat[::-1]] = order[::-1]  # of equal places, the last assignment holds, so each word has its first one
+    is_new = first[flat] == order
+    index = (np.cumsum(is_new) - 1)[first[flat]]
+    vectors = words([known[number] for number in flat[is_new]])
     places = torch.from_numpy(index.reshape(numbers.shape)).to(vectors.device)
     return vectors[places], places
