@@ -96,7 +96,7 @@ def test_a_run_that_broke_off_goes_on_from_its_last_checkpoint(config, whole, fa
 
 
 def test_a_dry_run_measures_captured_steps_together(config, tmp_path, monkeypatch):
-    """As in a run, the CPU prepares a step while the GPU makes the one before."""
+    """The CPU prepares a step while the GPU makes the one before, as in a run."""
     made, step = [], module.Replay.step
     monkeypatch.setattr(module, "REPLAYS", 2)
     monkeypatch.setattr(module.Replay, "step", lambda replay, *given: made.append(given) or step(replay, *given))

@@ -5,7 +5,8 @@
 - A layer needs only the layer below at the same position and direction. So both directions run through all layers for
   their first steps (the forward one reads the beginnings of the sentences, the backward one their ends), and then
   continue from the resulting state. This gives exactly what one pass over whole sentences gives.
-- The vectors of all sentences have their places in one tensor, which a GPU fills and sends once.
+- The CPU writes the vectors of each part to the arrays of their sentences. A GPU collects them in one tensor, and sends
+  it once.
 """
 
 import heapq
@@ -33,7 +34,7 @@ MOST_BYTES_ON_GPU = 1 << 30
 
 @dataclass(frozen=True)
 class _Row:
-    """What a row of the batch reads at each of its t steps, in the reading order of each direction."""
+    """A row of the batch, with what each direction reads at each of its t steps, in that direction's order."""
 
     words: Int[np.ndarray, "2 t"]
     """The numbers of the words; `<S>` is 0 and `</S>` is 1."""

@@ -137,7 +137,7 @@ def copy_to_device(
 
 
 def _mirrored(places: Int[Tensor, " N"], ends: Int[Tensor, " sentences"]) -> Int[Tensor, " N"]:
-    """What `Ids.mirrored` returns, on the device: a CPU takes seconds for a large text."""
+    """Returns what `Ids.mirrored` returns, but on the device: a CPU takes seconds for a large text."""
     sentence = torch.searchsorted(ends, places)
     end = ends[sentence]
     begin = torch.where(sentence > 0, ends[sentence - 1] + 1, 0)

@@ -1,4 +1,4 @@
-"""Whether a GPU gets Triton's kernels, and what is said if not, without a GPU."""
+"""A GPU without Triton's kernels gets a warning with the remedy. These tests need no GPU."""
 
 import importlib.util
 import os
