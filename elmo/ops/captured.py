@@ -87,8 +87,16 @@ def _graph_of(function: Callable[[], None], pool: Pool) -> Launch:
     torch.cuda.synchronize()
     # Other threads of the program, such as one that pins memory for a loader, may go on meanwhile.
     handle, stream = pool
-    with _without_collection(), torch.cuda.graph(graph, handle, stream=stream, capture_error_mode="thread_local"):
-        function()
+    first: Exception | None = None
+    try:
+        with _without_collection(), torch.cuda.graph(graph, handle, stream=stream, capture_error_mode="thread_local"):
+            try:
+                function()
+            except Exception as error:
+                first = error
+                raise
+    except RuntimeError as error:  # when a capture has failed, torch raises another error at its end
+        raise (first or error) from None
     return graph.replay
 
 

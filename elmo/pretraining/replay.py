@@ -111,22 +111,12 @@ class Replay:
         self._number.fill_(number)
 
     def _captured(self) -> ops.Launch:
-        first: list[Exception] = []  # a capture that has failed raises another error when it ends
-
-        def noted() -> None:
-            try:
-                self._whole()
-            except Exception as error:
-                first.append(error)
-                raise
-
         try:
-            return ops.capture(noted, self._rate.device, self._state)
+            return ops.capture(self._whole, self._rate.device, self._state)
         except RuntimeError as error:
-            cause = first[0] if first else error
-            if lack_of_memory(cause):
-                raise cause from None
-            reason = str(cause).strip().partition("\n")[0]
+            if lack_of_memory(error):
+                raise
+            reason = str(error).strip().partition("\n")[0]
             raise Failure(f"a CUDA graph cannot repeat the step ({reason}); go on with replayed=false") from error
 
     def _state(self) -> Iterator[Tensor]:

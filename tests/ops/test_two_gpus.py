@@ -8,6 +8,7 @@ import pytest
 import torch
 from idle_kernels import use_idle_kernels
 from other_device import DEVICE, Elsewhere, Lists, OtherDevice
+from refusals import refused
 
 from elmo import ops
 from elmo.ops.packed_lstm import Clips
@@ -46,8 +47,9 @@ def test_kernels_are_launched_on_the_device_of_the_tensors(learns, current, monk
     assert devices == [1] * (2 * 3 + 1)
 
 
-def test_a_graph_is_captured_on_its_device(current, monkeypatch):
-    """Stand-ins for streams and graphs note the device on which they are."""
+@pytest.fixture
+def seen(current, monkeypatch):
+    """What happens to stand-ins for streams and graphs, which note the device on which they are."""
     seen = []
 
     class Stream(torch.cuda.Stream):
@@ -69,7 +71,10 @@ def test_a_graph_is_captured_on_its_device(current, monkeypatch):
     def graph(made, pool, stream, capture_error_mode):
         seen.append(("graph", current[0], stream))
         assert not gc.isenabled()  # an older graph that is collected here would break the capture
-        yield
+        try:
+            yield
+        except torch.OutOfMemoryError:  # as torch does at the end of a capture
+            raise RuntimeError("CUDA error: operation failed due to a previous error during capture")  # noqa: B904
 
     for name, value in {
         "Stream": Stream,
@@ -81,6 +86,19 @@ def test_a_graph_is_captured_on_its_device(current, monkeypatch):
         "graph_pool_handle": lambda: "memory",
     }.items():
         monkeypatch.setattr(torch.cuda, name, value)
+    return seen
+
+
+def test_the_error_inside_a_capture_is_the_one_that_is_told(seen):
+    def full():
+        if any(each[0] == "graph" for each in seen):
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    with refused("2.00 GiB", error=torch.OutOfMemoryError):
+        ops.capture(full, SECOND, lambda: [])
+
+
+def test_a_graph_is_captured_on_its_device(current, seen):
     shared = ops.new_pool(SECOND)
     for pool in (None, shared, None, shared):
         ops.capture(lambda: seen.append(("run", current[0])), SECOND, lambda: [], pool)()

@@ -122,19 +122,3 @@ def test_a_step_that_cannot_be_captured_has_a_remedy(problem, words, kind, devic
     with refused(*words, error=kind) as caught:
         replayed(device, tmp_path).step(0, 0.01)
     assert type(caught.value) is kind
-
-
-def test_the_error_inside_a_capture_is_the_one_that_is_told(device, tmp_path, monkeypatch):
-    def full(*_):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
-
-    def capture(function, *_):
-        try:
-            function()
-        except torch.OutOfMemoryError:  # as torch does at the end of a capture
-            raise RuntimeError("CUDA error: operation failed due to a previous error during capture")  # noqa: B904
-
-    monkeypatch.setattr("elmo.ops.capture", capture)
-    monkeypatch.setattr(LanguageModel, "forward", full)
-    with refused("2.00 GiB", error=torch.OutOfMemoryError):
-        replayed(device, tmp_path).step(0, 0.01)
