@@ -100,6 +100,7 @@ def test_the_error_inside_a_capture_is_the_one_that_is_told(seen):
 
 def test_a_graph_is_captured_on_its_device(current, seen):
     shared = ops.new_pool(SECOND)
+    assert shared is not None
     for pool in (None, shared, None, shared):
         ops.capture(lambda: seen.append(("run", current[0])), SECOND, lambda: [], pool)()
     assert gc.isenabled()
