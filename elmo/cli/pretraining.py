@@ -76,6 +76,7 @@ def _add_questions(verbs: Any) -> None:
     perplexity.add_argument(
         "--max-words", type=int, metavar="N", help="read only about N words, from the start of the first documents"
     )
+    perplexity.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 ... (default: cpu)")
     perplexity.add_argument("--json", action="store_true", help="print JSON")
     add_quiet(perplexity)
 
@@ -159,10 +160,12 @@ def _train_values(arguments: argparse.Namespace, resume: bool) -> tuple[dict[str
 def perplexity_verb(arguments: argparse.Namespace) -> None:
     from elmo import formats
     from elmo.formats.opened import OpenedModel
+    from elmo.machine import usable_device
     from elmo.pretraining import perplexity
     from elmo.text import corpus
     from elmo.text.records import check_text
 
+    device = usable_device(arguments.device)  # a missing GPU is reported before the weights are read
     model = formats.load(arguments.model)
     perplexity.check_softmax(model)  # an error comes before any warning
     text = text_for(model.text, arguments)
@@ -176,7 +179,7 @@ def perplexity_verb(arguments: argparse.Namespace) -> None:
             tokenized.update(done, total)
             measured.begin(0)  # words are measured only after the last text is read
 
-        report = perplexity.perplexity_report(model, paths, text, arguments.max_words, measured.update, reading)
+        report = perplexity.perplexity_report(model, paths, text, arguments.max_words, measured.update, reading, device)
     if arguments.json:
         source = OpenedModel(formats.recorded_name(arguments.model), model, formats.content_hash(model))
         print_json(report | {"bilm": source.card()}, indent=2)

@@ -18,6 +18,7 @@ from torch import Tensor
 from elmo.errors import InputError, check_whole
 from elmo.forking import cached_property
 from elmo.formats import Model
+from elmo.machine import usable_device
 from elmo.model.bilm import BiLM
 from elmo.model.lm_head import LmHead
 from elmo.ops.packed_softmax import PackedSoftmax
@@ -213,23 +214,25 @@ def perplexity_report(
     max_words: int | None = None,
     progress: Callable[[int, int], object] | None = None,
     reading: Callable[[int, int], object] | None = None,
+    device: str | torch.device = "cpu",
 ) -> dict[str, Any]:
     """Returns the numbers of a stored model under both state policies, with the identity of its vocabulary.
 
     This is the work of `elmo perplexity`. `reading` is called with the bytes that are tokenized, then `progress` with
-    the words that are measured; both also get the total.
+    the words that are measured; both also get the total. Raises InputError if the model has no softmax, or if
+    `device` cannot be used.
     """
     if max_words is not None:
         check_whole("max_words", max_words)
+    device = usable_device(device)
     vocabulary, lm_head = softmax_of(model)
     config = model.config
     heldout = HeldOut(
         paths, text, vocabulary, config.ids_per_token, max_words, config.n_tokens_vocab is not None, reading
     )
-    bilm = model.bilm()
-    measured = perplexities(sum_losses(bilm, lm_head, heldout, progress=progress))
+    losses = sum_losses(model.bilm().to(device), lm_head.to(device), heldout, progress=progress)
     return {
         "text": [path.name for path in paths],
         "vocabulary": {"size": len(vocabulary), "sha256": vocabulary.sha256},
-        "perplexity": {policy: found.summary() for policy, found in measured.items()},
+        "perplexity": {policy: found.summary() for policy, found in perplexities(losses).items()},
     }

@@ -292,6 +292,7 @@ def test_perplexity_refuses(models, tmp_path, lines):
     refusal(run("perplexity", empty, "--model", models / "native"), empty, "no text")
     refusal(run("perplexity", tmp_path / "*.none", "--model", models / "native"), "*.none", "matches no file")
     refusal(run("perplexity", lines, "--max-words", "0", "--model", models / "native"), "max_words is 0", "at least 1")
+    refusal(run("perplexity", lines, "--device", "abacus", "--model", models / "native"), "'abacus'", "cpu")
 
 
 def test_neighbors(models, tmp_path):

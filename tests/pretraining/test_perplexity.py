@@ -80,6 +80,13 @@ def test_command_reports_brute_force_and_the_vocabulary(model, text, tmp_path):
     assert found["vocabulary"]["sha256"] in printed
 
 
+def test_another_device_gives_the_same(model, text, there):
+    ours = perplexity_report(model, [text[0]], LINES, device="cpu")["perplexity"]
+    theirs = perplexity_report(model, [text[0]], LINES, device=there)["perplexity"]
+    for policy, numbers in ours.items():
+        assert theirs[policy] == pytest.approx(numbers, rel=1e-5)
+
+
 def test_perplexity_of_a_model_that_knows_nothing_is_the_size_of_the_vocabulary(model, text):
     lm_head = {name: torch.zeros_like(weight) for name, weight in model.lm_head.items()}
     blank = Model(CONFIG, model.weights, lm_head, VOCABULARY, LINES)
