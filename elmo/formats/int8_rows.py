@@ -17,6 +17,7 @@ SHORTEST = 32
 """The fewest numbers of a row: a scale for fewer numbers, such as the width of a convolution, would save little."""
 SMALLEST = torch.finfo(torch.float32).tiny
 """The smallest scale; smaller ones are inexact, or zero on some processors, so their rows are stored as zeros."""
+LARGEST = torch.finfo(torch.float32).max
 
 
 def fits(weight: Tensor) -> bool:
@@ -35,18 +36,23 @@ def encode(weight: Float[Tensor, "*rows K"]) -> tuple[Int8[Tensor, "*rows K"], F
     up, down = (torch.nextafter(middle, torch.full_like(middle, end)) for end in (torch.inf, 0.0))
     scales = middle
     for tried in (up, down, torch.nextafter(up, up * 2), torch.nextafter(down, down / 2)):
-        better = _is_exact(weight, tried) & ~_is_exact(weight, scales)
+        better = _is_exact(weight, tried) & ~_is_exact(weight, scales) & (tried >= SMALLEST)
         scales = torch.where(better, tried, scales)
     return _integers(weight, scales), scales
 
 
 def decode(integers: Int8[Tensor, "*rows K"], scales: Float[Tensor, "*rows"]) -> Float[Tensor, "*rows K"]:
-    """Returns the numbers in float32. Raises InputError for a scale that is not a finite number above zero."""
-    wrong = ~((scales > 0) & (scales < torch.inf))
+    """Returns the numbers in float32.
+
+    Raises InputError for an integer below -127, and for a scale that is not a normal float32 number above zero.
+    """
+    if integers.numel() and integers.min() < -LIMIT:
+        raise InputError(f"has integers of {int(integers.min())}; -{LIMIT} to {LIMIT} are expected")
+    wrong = ~((scales >= SMALLEST) & (scales <= LARGEST))
     if wrong.any():
         raise InputError(
-            f"has {int(wrong.sum()):,} of {scales.numel():,} scales that are not finite numbers above zero (the first"
-            f" is {float(scales[wrong][0])})"
+            f"has {int(wrong.sum()):,} of {scales.numel():,} scales that are not normal float32 numbers above zero (the"
+            f" first is {float(scales[wrong][0])})"
         )
     return integers.float().mul_(scales[..., None])
 

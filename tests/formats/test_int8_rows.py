@@ -142,7 +142,22 @@ def test_weights_and_scales_that_do_not_match_are_refused(folder, case):
             read(folder)
 
 
-@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
+def test_an_integer_that_no_row_has_is_refused(folder):
+    """Since it would be stored again as another number."""
+    arrays = load_file(folder / native.WEIGHTS)
+    arrays[MATRIX][0, 0, 0] = -128
+    save_file(arrays, folder / native.WEIGHTS)
+    with refused("model.safetensors", MATRIX, "-128", "copy it again"):
+        formats.load(folder)
+
+
+def test_the_smallest_scale_is_stored_and_read():
+    rows = torch.arange(-127.0, 128.0)[None] * int8_rows.SMALLEST
+    integers, scales = int8_rows.encode(rows)
+    assert torch.equal(int8_rows.decode(integers, scales), rows)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, 1e-42, np.nan, np.inf])
 def test_a_scale_that_no_row_has_is_refused(folder, value):
     arrays = load_file(folder / native.WEIGHTS)
     arrays[SCALES][1, 7] = value
