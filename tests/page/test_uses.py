@@ -60,6 +60,7 @@ def test_a_long_text_is_searched_for_the_word_not_its_letters(tab):
     assert [count(sentences, word) for word in ("ring", "$1.50", "ärgernis")] == [500, 500, 500]
     assert [count(sentences, word) for word in ("rin", "gernis")] == [1000, 500]  # which a tokenizer might split off
     assert count(["I cannot.", "I did not."], "not") == 2
+    assert count(["ring", "a ring", "string ring", "rings"] * 60, "ring") == 180
 
 
 def test_a_phrase_and_a_part_of_a_word_are_not_called_absent(tab):

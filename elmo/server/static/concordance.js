@@ -29,9 +29,10 @@ export function fromText(text, word, most) {
     return sentences.map((sentence) => ({ label: label.trim(), sentence }));
   });
   if (all.length <= most) return all; // all are read, and the tokenizer knows that "cannot" has a "not"
-  const letter = String.raw`[\p{L}\p{M}\p{N}]`;
-  const edge = `(?!(?<=${letter})(?=${letter}))`;
-  const whole = new RegExp(edge + word.replaceAll(/[\\^$.*+?()[\]{}|/]/g, String.raw`\$&`) + edge, "u");
+  const letters = String.raw`\p{L}\p{M}\p{N}`;
+  const begin = new RegExp(`^[${letters}]`, "u").test(word) ? `(?:^|[^${letters}])` : "";
+  const end = new RegExp(`[${letters}]$`, "u").test(word) ? `(?![${letters}])` : "";
+  const whole = new RegExp(begin + word.replaceAll(/[\\^$.*+?()[\]{}|/]/g, String.raw`\$&`) + end, "u");
   const found = all.filter(({ sentence }) => whole.test(folded(sentence)));
   return found.length ? found : all;
 }

@@ -49,7 +49,7 @@ export function word(info) {
   const sought = () => {
     const whole = folded(get("w").trim());
     const isToken = places().some(({ text }) => folded(text) === whole);
-    return new Set(isToken ? [whole] : whole.split(/,?\s+|(?<=.),/).filter((each) => each).map(folded));
+    return new Set(isToken ? [whole] : (whole.match(/^,$|[^\s,]+/g) ?? []).map(folded));
   };
 
   const load = latest(section.querySelector(".trouble"), async (signal) => {
