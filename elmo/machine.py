@@ -37,7 +37,7 @@ def usable_device(name: str | torch.device) -> torch.device:
         torch.zeros(1, device=device).item()  # a "meta" device has no numbers and raises here
         return device
     except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:  # as torch's backends raise them
-        reason = str(error).strip().partition("\n")[0]
+        reason = str(error).strip().partition("\n")[0].partition(". ")[0]
         raise InputError(f"device is {str(name)!r}, which cannot be used ({reason}); 'cpu' always can") from error
 
 

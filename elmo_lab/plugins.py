@@ -6,7 +6,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TypeVar
 
-from elmo.errors import InputError
+from elmo.errors import InputError, did_you_mean
 
 T = TypeVar("T")
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
@@ -37,7 +37,7 @@ def find(group: str, kind: type[T], name: str) -> T:
     """
     found, what = entry_points_of(group), kind.__name__.lower()
     if name not in found:
-        raise InputError(f"unknown {what} {name!r}; the {what}s are {', '.join(found)}")
+        raise InputError(f"unknown {what} {name!r}; the {what}s are {', '.join(found)}{did_you_mean(name, found)}")
     try:
         made = found[name].load()
     except (ImportError, AttributeError) as error:

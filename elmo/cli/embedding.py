@@ -70,7 +70,7 @@ def _add_embed(verbs: Any) -> None:
         help="limit for vectors in progress, without the model (default: 160MB, on a GPU 1GB)",
     )
     embed.add_argument("--batch-tokens", type=int, metavar="N", help="tokens read at once (default: from --memory)")
-    embed.add_argument("--device", help="cpu, cuda, cuda:1 ...")
+    embed.add_argument("--device", help="cpu, cuda, cuda:1 ... (default: a GPU if there is one)")
     embed.add_argument(
         "--precision",
         choices=["float32", "bfloat16", "int8", "int8-weights"],
@@ -138,7 +138,7 @@ def _add_types(verbs: Any) -> None:
     types.add_argument("--layers", default="average", help=LAYERS_HELP.replace("all, ", "") + " (default: average)")
     types.add_argument("--min-count", type=int, default=1, metavar="N", help="omit words that occur less often")
     types.add_argument("--lowercase", action="store_true", help="merge words that differ only in case")
-    types.add_argument("--device", help="cpu, cuda, cuda:1 ...")
+    types.add_argument("--device", help="cpu, cuda, cuda:1 ... (default: a GPU if there is one)")
     types.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     add_quiet(types)
 

@@ -87,7 +87,7 @@ def _add_index(verbs: Any) -> None:
         "input",
         nargs="+",
         metavar="FILE",
-        help="texts, .conllu or .fasta (also .gz, .xz), or patterns such as 'corpus/*.txt'; last, the output",
+        help="texts, .conllu or .fasta (also .gz, .xz, .bz2), or patterns such as 'corpus/*.txt'; last, the output",
     )
     add_output(index, "folder of the index")
     add_model(index)

@@ -83,7 +83,7 @@ def _add_questions(verbs: Any) -> None:
     score = add_verb(
         verbs, "score", score_verb, "print each token's log-probability, forward and backward", "elmo score text.txt"
     )
-    score.add_argument("text", help="text (.txt, .gz, .xz), or - for standard input")
+    score.add_argument("text", help="text (.txt, .gz, .xz, .bz2), or - for standard input")
     add_model(score)
     add_reading(score)
     score.add_argument("--json", action="store_true", help="print JSON lines")

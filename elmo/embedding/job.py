@@ -174,7 +174,7 @@ def read_lines(source: str | Path) -> Iterator[str]:
     """Yields the lines of a text file, or of standard input for "-", without line ends."""
     if str(source) != "-":
         if Path(source).is_dir():
-            raise InputError(f"{source}: is a folder; name one text file (.txt, .gz, .xz)")
+            raise InputError(f"{source}: is a folder; name one text file (.txt, .gz, .xz, .bz2)")
         yield from corpus.file_lines(Path(source), corpus.MOST_CHARACTERS, whole=True)
         return
     if sys.stdin is None:

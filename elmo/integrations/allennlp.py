@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmo.errors import InputError
+from elmo.errors import InputError, check_whole
 from elmo.integrations.allennlp_bilm import ElmoLstm as ElmoLstm
 from elmo.integrations.allennlp_bilm import PathLike, StandIn, _ElmoBiLm, without_boundaries
 from elmo.integrations.allennlp_bilm import _ElmoCharacterEncoder as _ElmoCharacterEncoder
@@ -99,6 +99,7 @@ class Elmo(StandIn):
         allennlp: str | None = None,
     ) -> None:
         super().__init__()
+        check_whole("num_output_representations", num_output_representations, least=0)
         if module is not None and (options_file is not None or weight_file is not None):
             raise ConfigurationError(
                 "module was given together with options_file or weight_file; give None for both files"

@@ -245,7 +245,12 @@ def _load(options_file: PathLike | None, weight_file: PathLike | None) -> Model:
 
 
 def _bounded_characters(inputs: Tensor, width: int) -> tuple[Int[Tensor, "B T C"], Int[Tensor, " B"]]:
-    """Adds boundaries to the characters; returns them and the lengths, which include the boundaries."""
+    """Adds boundaries to the characters; returns them and the lengths, which include the boundaries.
+
+    Raises InputError for numbers that are no ids.
+    """
+    if inputs.is_floating_point():
+        raise InputError(f"inputs has numbers of {inputs.dtype}; whole numbers are expected, as from batch_to_ids")
     char_ids, lengths = _to_width(inputs, width), (inputs > 0).any(dim=-1).sum(dim=1)
     begin, end = torch.from_numpy(encode_words([BOS, EOS], width)).to(char_ids)
     return _with_boundaries(char_ids, lengths, begin, end), lengths + 2

@@ -19,7 +19,7 @@ from elmo.integrations.allennlp_bilm import PathLike, _ElmoBiLm, without_boundar
 from elmo.integrations.originals import StandInClass, StatePolicy, missing_name_line, public_names
 from elmo.machine import usable_device
 from elmo.text.batching import batch_to_ids
-from elmo.text.given import check_outer, token_lists
+from elmo.text.given import SENTENCES, check_outer, token_lists
 
 ADDRESS = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/2x4096_512_2048cnn_2xhighway"
 DEFAULT_OPTIONS_FILE = f"{ADDRESS}/elmo_2x4096_512_2048cnn_2xhighway_options.json"
@@ -42,6 +42,7 @@ class ElmoEmbedder(metaclass=StandInClass):
         state: StatePolicy | None = None,
         allennlp: str | None = None,
     ) -> None:
+        check_whole("cuda_device", cuda_device, least=-1)
         self.cuda_device = cuda_device
         usable_device(self._device)  # a missing GPU is reported before the weights are read
         self.elmo_bilm = _ElmoBiLm(options_file, weight_file, state=state, allennlp=allennlp).to(self._device)
@@ -84,7 +85,7 @@ class ElmoEmbedder(metaclass=StandInClass):
     ) -> Iterator[np.ndarray]:
         """Yields the array of one sentence at a time, as in `embed_batch`, for any number of sentences."""
         check_whole("batch_size", batch_size)
-        waiting = iter(sentences)
+        waiting = iter(check_outer(sentences, SENTENCES))
         while batch := list(islice(waiting, batch_size)):
             yield from self.embed_batch(batch)
 

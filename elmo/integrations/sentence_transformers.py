@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import torch
 
 from elmo.disk.files import atomic_path
@@ -55,8 +56,14 @@ class Elmo(InputModule):
         return self.vectors.dim
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
-        """Returns the tokens and a mask that is 1 at each; an empty text has one token with a zero vector."""
+        """Returns the tokens and a mask that is 1 at each; an empty text has one token with a zero vector.
+
+        Raises InputError for what the library takes for one text, and which is none: a column or a generator of texts.
+        """
         texts = [self._reader.split(text) for text in texts_and_tokens(inputs)]
+        for given in inputs:
+            if not isinstance(given, str | list | tuple | np.ndarray):
+                raise InputError(f"a {type(given).__name__} is given; a list of texts is expected: list(texts)")
         if not texts:
             raise InputError("no texts are given; a batch has at least one")
         lengths = torch.tensor([max(1, len(text.tokens)) for text in texts])  # a maximum needs at least one

@@ -40,11 +40,11 @@ def expand_patterns(patterns: Iterable[str | Path]) -> list[Path]:
             elif name == "-":
                 problem = "standard input is not read here"
             raise InputError(
-                f"{name}: {problem}; name a text file (.txt, .gz, .xz) or a pattern such as 'corpus/*.txt'"
+                f"{name}: {problem}; name a text file (.txt, .gz, .xz, .bz2) or a pattern such as 'corpus/*.txt'"
             )
         paths.update(files)
     if not paths:
-        raise InputError("no text files; name one (.txt, .gz, .xz) or a pattern such as 'corpus/*.txt'")
+        raise InputError("no text files; name one (.txt, .gz, .xz, .bz2) or a pattern such as 'corpus/*.txt'")
     return sorted(paths, key=attrgetter("parts"))  # paths themselves compare case-insensitively on Windows
 
 

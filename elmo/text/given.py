@@ -58,11 +58,16 @@ def check_outer(given: Any, expected: str) -> Any:
         raise InputError(f"{shown(given)} is a string; {expected}")
     if isinstance(given, Set | Mapping):
         raise InputError(f"a {type(given).__name__} is given, which has no order; {expected}")
-    if hasattr(type(given), "columns"):  # of pandas, Polars, Arrow or Spark
-        raise InputError("a table is given; name one of its columns, such as frame['text']")
+    _refuse_table(given)
     if not has_items(given):
         raise InputError(f"{shown(given)} is given; {expected}{'' if is_missing(given) else _how(given)}")
     return given
+
+
+def _refuse_table(given: Any) -> None:
+    """Raises InputError for a table of pandas, Polars, Arrow or Spark, whose items are its columns or their names."""
+    if hasattr(type(given), "columns"):
+        raise InputError("a table is given; name one of its columns, such as frame['text']")
 
 
 def has_items(given: Any) -> bool:
@@ -75,7 +80,7 @@ def check_sentence(sentence: Any, number: int, given: Any = None) -> list[str]:
     """Returns the tokens of sentence `number` of `given` as a list.
 
     Raises InputError for a string, whose letters would be read as tokens, for tokens that are not strings, for a set,
-    whose order changes from process to process, and for anything that is no sentence, such as None.
+    whose order changes from process to process, for a table, and for anything that is no sentence, such as None.
     """
     where = place_of("sentence", number, given)
     if isinstance(sentence, str):
@@ -83,6 +88,7 @@ def check_sentence(sentence: Any, number: int, given: Any = None) -> list[str]:
     if isinstance(sentence, Set | Mapping):
         named = "; of a row with names, give its text: row['text']" if isinstance(sentence, Mapping) else ""
         raise InputError(f"{where} is a {type(sentence).__name__}, which has no order; a list is expected{named}")
+    _refuse_table(sentence)
     if is_missing(sentence):
         raise InputError(f"{where} is missing ({sentence}); leave it out, or give [] instead")
     if not has_items(sentence):

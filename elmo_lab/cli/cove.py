@@ -24,7 +24,7 @@ def add_verbs(verbs: Any) -> None:
         "elmo cove --source en.txt --target de.txt --output run/",
     )
     add_settings(cove, lambda: ("elmo_lab.tasks.translation", "CoveConfig"), "a TOML file", "encoder.dim=600")
-    cove.add_argument("--source", metavar="TEXT", help="text (.txt, .gz, .xz) in the language that gets vectors")
+    cove.add_argument("--source", metavar="TEXT", help="text (.txt, .gz, .xz, .bz2) in the language that gets vectors")
     cove.add_argument("--target", metavar="TEXT", help="its translation, line by line")
     cove.add_argument("--heldout-source", metavar="TEXT", help="text to measure perplexity on, to choose the epoch")
     cove.add_argument("--heldout-target", metavar="TEXT", help="its translation, line by line")

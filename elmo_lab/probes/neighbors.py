@@ -61,7 +61,7 @@ class NeighborsConfig:
     """The queries, and where to search."""
 
     text: str
-    """The file to search: a text (.gz, .xz), CoNLL-U (`.conllu`), FASTA (`.fasta`), or a `NAME.data.xml`."""
+    """The file to search: a text (also .gz, .xz, .bz2), CoNLL-U (`.conllu`), FASTA (`.fasta`), or a `NAME.data.xml`."""
     queries: tuple[NeighborQuery, ...]
     """The queries, as tables of `sentence` (its tokens, separated by spaces) and `word`."""
     k: int = 3

@@ -153,7 +153,7 @@ def _record(config: CoveConfig) -> dict[str, Any]:
     files = {name: path for name in FILES if (path := getattr(config, name)) is not None}
     for path in files.values():
         if not Path(path).is_file():
-            raise InputError(f"{path}: no such file; give a file of text (.txt, .gz, .xz)")
+            raise InputError(f"{path}: no such file; give a file of text (.txt, .gz, .xz, .bz2)")
         if suffix_of(path) != ".fa":  # `.fa` also marks Persian text beside `.en`
             check_text(path)
     return {"config": configs.to_dict(config), "sha256": {name: sha256_of(Path(path)) for name, path in files.items()}}

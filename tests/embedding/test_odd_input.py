@@ -88,6 +88,7 @@ OF_ITEMS = [
     (pa.chunked_array([["a", None]]), "text 0", "to_pylist"),
     (pa.array([["a"]]), "token", "to_pylist"),
     (pd.DataFrame({"text": ["a"]}).to_dict("records"), "row['text']"),
+    ([pd.DataFrame({"text": ["a"]})], "frame['text']"),
 ]
 """Lists with an item that is neither."""
 

@@ -191,6 +191,8 @@ def test_the_two_files_may_lie_apart(files, tmp_path, layers):
 
 
 def test_what_is_no_batch_of_characters_is_refused(files):
+    with refused("float32", "batch_to_ids"):
+        Elmo(*files, 1)(torch.zeros(2, 3, 50))
     with refused("(2, 3)", "(B, T, 50)", "batch_to_ids"):
         Elmo(*files, 1)(torch.ones(2, 3, dtype=torch.long))
 
@@ -290,8 +292,9 @@ def test_a_state_dict_that_does_not_fit_is_refused(other):
 
 def test_a_gpu_that_is_not_there_is_one_line(tmp_path):
     """Said before the weights are read."""
-    with refused("'cuda:99'"):
-        ElmoEmbedder(str(tmp_path / "no.json"), str(tmp_path / "no.hdf5"), cuda_device=99)
+    for device, said in ((99, "'cuda:99'"), (-9, "cuda_device is -9")):
+        with refused(said):
+            ElmoEmbedder(str(tmp_path / "no.json"), str(tmp_path / "no.hdf5"), cuda_device=device)
 
 
 def test_embedder_takes_a_sentence_or_any_number_of_them(files, layers):
@@ -352,6 +355,8 @@ def test_strings_are_refused(files, tmp_path):
         ElmoEmbedder(*files).embed_batch(["The cat sat ."])
     with refused("sentence 0", "string"):
         ElmoEmbedder(*files).embed_sentence("The cat sat .")
+    with refused("'The cat sat .'", "split"):
+        next(ElmoEmbedder(*files).embed_sentences("The cat sat ."))
     with refused("sentences.txt", "open"):
         ElmoEmbedder(*files).embed_file("sentences.txt", tmp_path / "v.hdf5")
     assert list(tmp_path.iterdir()) == []

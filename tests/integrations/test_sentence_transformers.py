@@ -5,6 +5,7 @@ import pickle
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from datasets import Dataset
@@ -147,3 +148,11 @@ def test_bad_settings_are_said_in_one_line(folder, options, said):
 def test_numbers_in_the_place_of_texts_are_refused(folder):
     with refused("string", "list of tokens", error=ValueError):
         Elmo(folder).preprocess([1.5])
+
+
+@pytest.mark.parametrize("made", [pd.Series, iter])
+def test_what_the_library_takes_for_one_text_is_not_read_as_its_tokens(folder, made):
+    with refused("list(texts)"):
+        sentence_model(folder).encode(made(TEXTS))
+    with refused("frame['text']"):
+        sentence_model(folder).encode(pd.DataFrame({"text": TEXTS}))

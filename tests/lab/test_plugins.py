@@ -165,6 +165,8 @@ def test_what_is_no_task_or_probe_is_an_error_of_one_line(package: Path) -> None
         probes.find("lost")
     with refused("'nothing'", "senses", "lengths"):
         probes.find("nothing")
+    with refused("'sense'", "did you mean senses"):
+        probes.find("sense")
     (package / "quiz-1.0.dist-info" / "entry_points.txt").write_text(
         "[elmo.tasks]\nmine = quiz:PROBE\nother = quiz:TASK\n", encoding="utf-8"
     )
