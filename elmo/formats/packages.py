@@ -12,7 +12,7 @@ from shlex import quote
 
 from elmo import __version__
 from elmo.errors import InputError, in_one_line
-from elmo.formats import native
+from elmo.formats import native, published
 from elmo.formats.stored import Description
 
 ASSETS = Path(__file__).parent.parent / "assets"
@@ -29,9 +29,13 @@ def packaged_names() -> list[str]:
 
 
 def installed_packages() -> dict[str, str]:
-    """Returns the models of installed model packages: their names, and the package with its version."""
+    """Returns the models of installed model packages: their names, and the package with its version.
+
+    It leaves out names that mean another model.
+    """
     points = entry_points(group=GROUP)
-    return {name: _source(points[name]) for name in sorted(points.names - set(packaged_names()))}
+    names = sorted(points.names - {"default", *packaged_names()})
+    return {name: _source(points[name]) for name in names if published.find_model(name) is None}
 
 
 def folder_of(name: str) -> Path | None:
