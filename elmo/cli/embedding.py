@@ -75,7 +75,7 @@ def _add_embed(verbs: Any) -> None:
         "--precision",
         choices=["float32", "bfloat16", "int8", "int8-weights"],
         default="float32",
-        help="precision of matrix products; int8-weights is the fastest, most of all for one sentence",
+        help="precision of matrix products; int8-weights is the fastest for one sentence",
     )
     embed.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     add_quiet(embed)

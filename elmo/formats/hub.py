@@ -231,7 +231,7 @@ def prepare(path: str | Path, repository: str, folder: Path, license: str | None
     """Writes to `folder` what `push` uploads: the native format's files, copied from a native folder, and the card.
 
     A README.md in the model's folder is the card's text; if it lacks a header, it gets one from the model's record. A
-    file LICENSE there is copied, too.
+    file LICENSE there is copied, too. Raises InputError for another licence than that of the model's card.
     """
     if language is not None and _language({"language": language}, None) is None:
         raise InputError(f"--language {shown(language)}: an ISO code such as de is expected, or {SEVERAL}")
@@ -240,6 +240,12 @@ def prepare(path: str | Path, repository: str, folder: Path, license: str | None
     if is_native:
         _copy(home, folder, native.FILES)
     model = _load_copy(folder, path) if is_native else formats.load(path)
+    known = model.card.get("license")
+    if license is not None and isinstance(known, str) and _letters(license) != _letters(known):
+        raise InputError(
+            f"{path}: its card has the licence {shown(known)}, and --license is {shown(license)}; omit --license, or"
+            " change the card: elmo convert MODEL NEW --card card.json"
+        )
     given = {"license": license, "language": language}
     card = model.card | {name: value for name, value in given.items() if value is not None}
     made = HubModel.of(replace(model, card=card))
@@ -261,6 +267,11 @@ def prepare(path: str | Path, repository: str, folder: Path, license: str | None
             )
         text = own if own.startswith("---") else f"---\n{readme.data}\n---\n\n{own}"
     (folder / "README.md").write_text(text, encoding="utf-8", newline="\n")
+
+
+def _letters(license: str) -> str:
+    """A licence's name without its punctuation: CC BY-SA 3.0 is cc-by-sa-3.0."""
+    return "".join(filter(str.isalnum, license.lower()))
 
 
 def _copy(home: Path, folder: Path, names: Iterable[str]) -> None:

@@ -21,7 +21,7 @@ from links import link
 from places import DATA
 from refusals import names, refused
 from safetensors.torch import load_file, save_file
-from tiny import CONFIG
+from tiny import CONFIG, tiny_model
 
 from elmo import formats
 from elmo.embedding.embedder import Embedder
@@ -427,6 +427,15 @@ def test_a_readme_beside_the_model_is_the_text_of_the_card(trained, tmp_path):
     for given in (("cc0-1.0", None), (None, "nn")):
         with refused("README.md", "header"):
             hub.prepare(trained, "user/oak", tmp_path / "made", *given)
+
+
+def test_another_licence_than_that_of_the_card_is_refused(tmp_path):
+    native.save(replace(tiny_model(), card={"license": "CC BY-SA 3.0"}), tmp_path / "model")
+    (tmp_path / "made").mkdir()
+    hub.prepare(tmp_path / "model", "user/oak", tmp_path / "made", "cc-by-sa-3.0", None)
+    assert "license: cc-by-sa-3.0\n" in (tmp_path / "made" / "README.md").read_text(encoding="utf-8")
+    with refused("model", "CC BY-SA 3.0", "mit", "elmo convert"):
+        hub.prepare(tmp_path / "model", "user/oak", tmp_path / "made", "mit", None)
 
 
 def test_a_readme_in_another_encoding(trained, tmp_path):
