@@ -68,6 +68,15 @@ def check_json(path: Path) -> None:
         file_on_disk(folder / CONFIG).json()
 
 
+def check_version(file: Path | str, version: object) -> None:
+    """Raises InputError if the `version` in a `config.json` is not that of this format."""
+    if version != VERSION:
+        raise InputError(
+            f"{file}: version is {version!r}; {VERSION} is expected; the model is from another version of elmo-torch;"
+            " install the latest"
+        )
+
+
 @dataclass(frozen=True)
 class _Config:
     """The content of `config.json`."""
@@ -233,11 +242,7 @@ def _read_config(file: Path) -> _Config:
         values = load_json(file)
     except ValueError as error:
         raise InputError(f"{file}: not valid JSON ({error}); fix it, or fetch it again") from error
-    if values.get("version") != VERSION:
-        raise InputError(
-            f"{file}: version is {values.get('version')!r}; {VERSION} is expected; the model is from another"
-            " version of elmo-torch; install the latest"
-        )
+    check_version(file, values.get("version"))
     if "transformers_version" in values:  # saved by transformers, with more keys of its own
         values = {name: values[name] for name in _Config.__dataclass_fields__ if name in values}
     try:

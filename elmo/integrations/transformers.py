@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from elmo.config import from_dict, to_dict
 from elmo.errors import InputError, pip_line, shown
-from elmo.formats import Mix, Model, native
+from elmo.formats import Mix, Model, check_finite, native
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig
 from elmo.model.scalar_mix import ScalarMix
@@ -58,6 +58,7 @@ class ElmoConfig(PretrainedConfig):
     ) -> None:
         self.format = others.pop("format", native.FORMAT)
         self.version = others.pop("version", native.VERSION)
+        native.check_version(native.CONFIG, self.version)
         self.model = model or to_dict(BiLMConfig())
         self.text = text
         self.card = card or {}
@@ -119,7 +120,10 @@ class ElmoModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *arguments: Any, **options: Any) -> Any:
-        """Loads a model as transformers does. Raises InputError if the biLM lacks weights, which would be random."""
+        """Loads a model as transformers does.
+
+        Raises InputError if the biLM lacks weights, which would be random, or has some that are not finite.
+        """
         wants_info = options.pop("output_loading_info", False)
         options["output_loading_info"] = True
         weights = _of_8_bit_rows(pretrained_model_name_or_path, options)
@@ -131,6 +135,7 @@ class ElmoModel(PreTrainedModel):
         if weights is not None:  # transformers has read the matrices as integers
             like = next(weight for weight in model.bilm.parameters() if weight.is_floating_point())
             model.bilm.load_state_dict({key: weight.to(like) for key, weight in weights.items()}, assign=True)
+        check_finite(pretrained_model_name_or_path, model.stored())
         model.bilm.requires_grad_(not model.config.frozen)  # transformers 5 creates new parameters
         return (model, info) if wants_info else model
 

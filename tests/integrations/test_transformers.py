@@ -2,6 +2,7 @@
 
 import copy
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import torch
 import transformers
 from datasets import Dataset
 from refusals import refused
+from safetensors.torch import load_file, save_file
 from tiny import CONFIG, DIM, LAYERS, tiny_model
 from transformers import (
     AutoConfig,
@@ -408,6 +410,23 @@ def test_missing_weights_are_refused(folder, tmp_path):
     model.save_pretrained(tmp_path / "damaged", state_dict=kept)
     with refused("bilm.layers.1.", "copy"):
         AutoModel.from_pretrained(tmp_path / "damaged")
+
+
+def test_weights_that_are_not_finite_are_refused(folder, tmp_path):
+    copied = shutil.copytree(folder, tmp_path / "copied")
+    weights = load_file(copied / native.WEIGHTS)
+    weights["bilm.layers.1.bias"][0, 3] = torch.nan
+    save_file(weights, copied / native.WEIGHTS, metadata={"format": "pt"})
+    with refused(copied, "layers.1.bias", "NaN"):
+        AutoModel.from_pretrained(copied)
+
+
+def test_a_model_of_another_version_is_refused(folder, tmp_path):
+    copied = shutil.copytree(folder, tmp_path / "copied")
+    config = copied / native.CONFIG
+    config.write_text(config.read_text(encoding="utf-8").replace('"version": 1', '"version": 2'), encoding="utf-8")
+    with refused("version is 2", "install the latest"):
+        AutoModel.from_pretrained(copied)
 
 
 def test_keys_of_a_stranger_are_refused_unless_transformers_wrote_them(folder, tmp_path):
