@@ -40,7 +40,10 @@ def install_shims(*, state: StatePolicy | None = None, allennlp: str | None = No
 def run_program(
     program: Sequence[str], is_module: bool = False, state: StatePolicy = "reset", allennlp: str = "0.9"
 ) -> None:
-    """Runs a Python program with the stand-ins installed; `program` is a path or a module, and its arguments."""
+    """Runs a Python program with the stand-ins installed; `program` is a path or a module, and its arguments.
+
+    Raises InputError if there is no such program.
+    """
     install_shims(state=state, allennlp=allennlp)
     name, *arguments = program
     with _arguments([name, *arguments]):
@@ -48,9 +51,11 @@ def run_program(
         if is_module and isinstance(sys.modules.get(package), _StandIn):
             raise InputError(f"{name}: the stand-in for {package} has no commands; {PAGE} names the command of elmo")
         if is_module:
+            if not _is_there(name):
+                raise InputError(f"{name}: no such module; a program that is a file needs no -m")
             runpy.run_module(name, run_name="__main__", alter_sys=True)
             return
-        if not Path(name).exists():
+        if not Path(name).is_file() and not Path(name, "__main__.py").is_file():
             raise InputError(f"{name}: no such program; give the path of a Python file, or -m and a module")
         sys.path.insert(0, str(Path(name).absolute().parent))
         runpy.run_path(name, run_name="__main__")
@@ -110,9 +115,12 @@ def _stand_ins() -> dict[str, dict[str, Any]]:
     }
 
 
-def _is_there(package: str) -> bool:
-    """Whether a package is installed or registered."""
-    return package in sys.modules or find_spec(package) is not None
+def _is_there(module: str) -> bool:
+    """Whether a package or module is installed or registered."""
+    try:
+        return module in sys.modules or find_spec(module) is not None
+    except ImportError:  # of the package that it would be in
+        return False
 
 
 class _StandIn(ModuleType):

@@ -30,7 +30,7 @@ class ElmoModel(metaclass=StandInClass):
     def __init__(self, *, state: StatePolicy | None = None) -> None:
         self.state = chosen_state(state)
         self.batch_size: int | None = None
-        self._directory: Path | None = None
+        self._directory: str | Path | None = None
         self._layers = "average"
         self._embedder: Embedder | None = None
         self._scorer: Scorer | None = None
@@ -54,7 +54,7 @@ class ElmoModel(metaclass=StandInClass):
         self._embedder = Embedder.load(
             directory, state=self.state, batch_size=max_batch_size, keep_state=self.state == "carry"
         )
-        self._directory, self._scorer, self.batch_size = Path(directory), None, max_batch_size
+        self._directory, self._scorer, self.batch_size = directory, None, max_batch_size
         return "The model is now loaded."
 
     def get_elmo_vectors(

@@ -460,6 +460,8 @@ def test_a_program_runs_unchanged(files, tmp_path):
     ("arguments", "word"),
     [
         (["no-such.py"], "no-such.py"),
+        (["."], "Python file"),
+        (["-m", "no_such.module"], "no_such.module"),
         (["--allennlp", "x", "no-such.py"], "'x'"),
         (["-m", "elmoformanylangs", "test"], "migration"),
     ],
