@@ -62,6 +62,17 @@ def shown(value: object, most: int = 60) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
+def installer() -> str:
+    """Returns the command that installs a package beside elmo: `pip install`, or that of uv where uv installed elmo."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        tool = distribution("elmo-torch").read_text("INSTALLER") or ""
+    except PackageNotFoundError:
+        tool = ""
+    return "uv pip install" if tool.strip() == "uv" else "pip install"
+
+
 def pip_line(extra: str) -> str:
     """Returns the command that installs an extra of elmo from where elmo itself was installed.
 
@@ -72,16 +83,14 @@ def pip_line(extra: str) -> str:
 
     sources = Path(__file__).parents[1]
     try:
-        here = distribution("elmo-torch")
-        record = json.loads(here.read_text("direct_url.json") or "{}")
-        tool = "uv pip" if (here.read_text("INSTALLER") or "").strip() == "uv" else "pip"
+        record = json.loads(distribution("elmo-torch").read_text("direct_url.json") or "{}")
     except PackageNotFoundError:  # Python finds the folder of the sources by its path
-        record, tool = {"url": sources.as_uri(), "dir_info": {"editable": True}}, "pip"
+        record = {"url": sources.as_uri(), "dir_info": {"editable": True}}
     requirement = _requirement(record, extra)
     if requirement is None:
-        return f"{tool} install {quote(f'.[{extra}]')} in a clone of the repository"
+        return f"{installer()} {quote(f'.[{extra}]')} in a clone of the repository"
     edited = "-e " if record.get("dir_info", {}).get("editable") else ""
-    return f"{tool} install {edited}{quote(requirement)}"
+    return f"{installer()} {edited}{quote(requirement)}"
 
 
 def _requirement(record: dict[str, Any], extra: str) -> str | None:

@@ -10,6 +10,7 @@ import pytest
 from places import ROOT
 
 from elmo.errors import pip_line
+from elmo.formats.packages import how_to_install
 
 
 @pytest.fixture
@@ -36,6 +37,7 @@ def test_from_an_index(installed) -> None:
 def test_where_uv_installs(installed) -> None:
     installed(None, "uv")
     assert pip_line("text") == "uv pip install 'elmo-torch[text]'"
+    assert how_to_install("latin").startswith("uv pip install ")
 
 
 @pytest.mark.parametrize(("editable", "option"), [(True, "-e "), (False, "")])

@@ -11,7 +11,7 @@ from pathlib import Path
 from shlex import quote
 
 from elmo import __version__
-from elmo.errors import InputError, in_one_line
+from elmo.errors import InputError, in_one_line, installer
 from elmo.formats import native, published
 from elmo.formats.stored import Description
 
@@ -77,8 +77,8 @@ def describe_all() -> list[tuple[str, str, Description]]:
 def how_to_install(name: str) -> str:
     """Returns words for an error: how to install one of this project's model packages."""
     if (SOURCES / name / "pyproject.toml").is_file():
-        return f"pip install {quote(str(SOURCES / name))}"
-    return f"pip install ./models/{name} (in a clone of the repository)"
+        return f"{installer()} {quote(str(SOURCES / name))}"
+    return f"{installer()} ./models/{name} (in a clone of the repository)"
 
 
 def _source(point: EntryPoint) -> str:
