@@ -11,7 +11,7 @@ from torch import Tensor
 
 from elmo.embedding.pooling import Pool, unit_vectors
 from elmo.embedding.texts import TextVectors
-from elmo.errors import InputError, shown
+from elmo.errors import InputError, installer, shown
 from elmo.text.given import row_labels
 
 Returned = Literal["numpy", "torch", "pandas"]
@@ -39,7 +39,7 @@ def _frame(arrays: Iterable[np.ndarray], given: Any, pool: Pool | None) -> Any:
     try:
         import pandas
     except ImportError as error:
-        raise InputError(f"to='pandas' needs pandas ({error}): pip install pandas") from error
+        raise InputError(f"to='pandas' needs pandas ({error}): {installer()} pandas") from error
     given = given if hasattr(given, "__getitem__") else list(given)
     labels: Any = row_labels(given)
     if pool is not None:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from elmo.embedding.texts import SplitText
-from elmo.errors import InputError, shown
+from elmo.errors import InputError, installer, shown
 from elmo.formats import native
 from elmo.integrations.reader import Reader
 from elmo.integrations.token_vectors import TokenVectors
@@ -15,7 +15,7 @@ try:
     from flair.data import Sentence
     from flair.embeddings.base import TokenEmbeddings, register_embeddings
 except ImportError as error:  # pragma: no cover
-    raise InputError(f"ElmoEmbeddings needs Flair ({error}): pip install flair") from error
+    raise InputError(f"ElmoEmbeddings needs Flair ({error}): {installer()} flair") from error
 
 SENTENCES = "Flair embeds its own sentences: Sentence(text), or a list of them, is expected"
 
