@@ -108,9 +108,12 @@ KNOWN = (
 def refuse_known(files: Sequence[SourceFile]) -> None:
     """Raises InputError, with the remedy, for the first of these files whose first bytes are not those of a model.
 
-    Invalid JSON is refused, too. A compressed text, such as a vocabulary, and a tar.gz are accepted.
+    Invalid JSON is refused, too. A compressed text, such as a vocabulary, a tar.gz, and a page by its name, such as a
+    report among models, are accepted.
     """
     for file in files:
+        if file.name.endswith((".html", ".htm")):
+            continue
         start = file.first(64).lower().lstrip()
         for mark, what in KNOWN:
             is_text = what.startswith("compressed") and ".txt" in file.name

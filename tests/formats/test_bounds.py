@@ -168,6 +168,12 @@ def test_another_file_in_its_place_is_named_with_the_remedy(tmp_path, kind, name
         elmo.load(path)
 
 
+def test_a_page_by_its_name_is_not_taken_for_a_damaged_model(tmp_path):
+    (tmp_path / "report.html").write_bytes(PAGE)
+    with refused(tmp_path, "not a known model", "report.html"):
+        elmo.load(tmp_path)
+
+
 def test_native_weights_that_are_a_pointer_are_named(tmp_path):
     folder = write_native(tmp_path / "model")
     (folder / native.WEIGHTS).write_bytes(lfs(folder))
