@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from elmo.embedding.embedder import Embedder as Embedder
-    from elmo.embedding.embedder import Numbers, StatePolicy
+    from elmo.embedding.embedder import StatePolicy
     from elmo.embedding.store import read_vectors as read_vectors
     from elmo.embedding.texts import TextVectors as TextVectors
     from elmo.errors import InputError as InputError
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from elmo.text.batching import batch_to_ids as batch_to_ids
     from elmo.text.batching import to_batch as to_batch
     from elmo.training.monitor import Logger
+    from elmo.types import Dtype
 
 # These names are resolved at their first use, so that `import elmo` does not import torch.
 _HOMES = {
@@ -68,7 +69,7 @@ def load(
     device: Any = None,
     precision: "Precision" = "float32",
     state: "StatePolicy" = "reset",
-    numbers: "Numbers" = "float32",
+    dtype: "Dtype" = "float32",
     memory: int | str | None = None,
     batch_tokens: int | None = None,
     batch_size: int = 32,

@@ -118,12 +118,23 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
         raise InputError(f"{name} is {shown(value)}; one of {', '.join(names)} is expected{meant}")
 
 
+def check_flag(name: str, value: Any) -> None:
+    """Raises InputError unless a value is True or False."""
+    if not isinstance(value, bool):
+        raise InputError(f"{name} is {shown(value)}; True or False is expected")
+
+
 def check_whole(name: str, value: Any, least: int = 1) -> None:
-    """Raises InputError unless a value is a whole number from `least` on that 64 bits hold; True and False are none."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
+    """Raises InputError unless a value is a whole number from `least` on that 64 bits hold."""
+    if not is_whole(value) or int(value) < least:
         raise InputError(f"{name} is {shown(value)}; a whole number of at least {least} is expected")
     if int(value) >= 2**63:
         raise InputError(f"{name} is {shown(value)}; a whole number below 2**63 is expected")
+
+
+def is_whole(value: Any) -> bool:
+    """Returns whether a value is a whole number, which True and False are not."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def is_number(text: str) -> bool:

@@ -21,11 +21,14 @@ S       negatives sampled for the softmax
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+Dtype = Literal["float32", "float16"]
+"""The type of the numbers in arrays and files of vectors."""
 
 
 class LstmState(NamedTuple):

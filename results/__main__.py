@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from elmo.errors import InputError
 from results import page, tables
 
 
@@ -17,7 +18,10 @@ def main() -> None:
     add.add_argument("--id", help="the line's name, for one folder that is itself a run (default: the folder's name)")
     add.set_defaults(run=_add)
     arguments = parser.parse_args()
-    arguments.run(arguments)
+    try:
+        arguments.run(arguments)
+    except InputError as error:
+        parser.exit(2, f"{parser.prog}: error: {error}\n")
 
 
 def _add(arguments: argparse.Namespace) -> None:

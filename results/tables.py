@@ -15,7 +15,7 @@ from elmo.disk.run import read_json
 from elmo.errors import InputError
 from elmo_lab import record
 from elmo_lab.record import without_folders
-from elmo_lab.report.collect import PERPLEXITY
+from elmo_lab.report.collect import PERPLEXITY, read_output
 
 FOLDER = Path(__file__).parent
 
@@ -57,8 +57,7 @@ def _runs_in(folder: Path, given: str | None) -> Iterator[Run]:
         if (run := _run(path)) is not None:
             yield {"id": name} | run
         for file in sorted(path.glob("*.json")):
-            values = json.loads(file.read_text(encoding="utf-8"))
-            if isinstance(values, dict) and set(values) >= PERPLEXITY:
+            if set(values := read_output(file)) >= PERPLEXITY:
                 yield {"id": (path / file.stem).relative_to(folder).as_posix(), "kind": "perplexity"} | without_folders(
                     values
                 )

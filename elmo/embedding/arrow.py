@@ -17,12 +17,12 @@ import numpy as np
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import Layers
 from elmo.embedding.pooling import Pool
-from elmo.embedding.store import Dtype
 from elmo.embedding.store_parquet import import_pyarrow
 from elmo.embedding.store_rows import as_stored
 from elmo.embedding.texts import SplitText
 from elmo.errors import InputError
 from elmo.text.tokenizer import Tokenizer, split_at_spaces
+from elmo.types import Dtype
 
 RecordBatch = Any
 """pyarrow's `RecordBatch`. The package (extra `store`) is imported only where it is needed."""

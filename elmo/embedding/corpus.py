@@ -65,12 +65,12 @@ from elmo.embedding.corpus_rows import (
 from elmo.embedding.embedder import Embedder, StatePolicy
 from elmo.embedding.layers import Layers, layer_selector, written_layers
 from elmo.embedding.pooling import Pool, vector_shaper
-from elmo.embedding.store import Dtype
 from elmo.embedding.store_parquet import import_pyarrow
 from elmo.errors import InputError
 from elmo.formats import Model
 from elmo.text.corpus import sample_hash
 from elmo.text.tokenizer import WHITESPACE, TextConfig, Tokenizer, text_of, text_values
+from elmo.types import Dtype
 
 PART_ROWS = 10_000
 

@@ -25,7 +25,7 @@ from elmo.embedding.reading import read_independent, read_sentences
 from elmo.embedding.returned import Returned, cosine_similarities, given_vectors, returned_vectors
 from elmo.embedding.texts import SplitText, TextVectors, embed_texts, split_texts, told_apart
 from elmo.embedding.words import WordVectors, word_encoder
-from elmo.errors import InputError, check_choice, check_whole, did_you_mean, shown
+from elmo.errors import InputError, check_choice, check_flag, check_whole, did_you_mean, shown
 from elmo.machine import usable_device
 from elmo.model.bilm import BiLM
 from elmo.terminal import Counter
@@ -34,10 +34,9 @@ from elmo.text.given import TEXTS, check_outer, check_sentences
 from elmo.text.lexicon import Lexicon
 from elmo.text.tokenizer import TextConfig, Tokenizer, text_of
 from elmo.text.vocabulary import Vocabulary
-from elmo.types import LstmState
+from elmo.types import Dtype, LstmState
 
 StatePolicy = Literal["reset", "echo", "carry", "warm"]
-Numbers = Literal["float32", "float16"]
 Sentence = Sequence[str]
 Item = TypeVar("Item")
 Progress = bool | Callable[[int, int | None], object] | None
@@ -92,7 +91,7 @@ class Embedder:
     halves the memory and makes `bilm` unusable. `between` is called between two steps of a long reading ("reset" and
     "echo"), for programs that do other work in the meantime; an exception that it raises ends the reading.
 
-    `numbers` is "float32", or "float16" for arrays of half the size, which a GPU sends in half the time.
+    `dtype` is "float32", or "float16" for arrays of half the size, which a GPU sends in half the time.
 
     Threads may share an embedder, unless it has `keep_state` or writes a file with `resume`: then each thread needs its
     own. Forked processes may use their parent's embedder on a CPU, with one thread each.
@@ -115,11 +114,12 @@ class Embedder:
         warm_text: Sequence[str] = NEUTRAL_TEXT,
         release: bool = False,
         between: Callable[[], object] | None = None,
-        numbers: Numbers = "float32",
+        dtype: Dtype = "float32",
     ) -> None:
-        check_choice("numbers", numbers, get_args(Numbers))
+        check_choice("dtype", dtype, get_args(Dtype))
         check_choice("state", state, get_args(StatePolicy))
         check_choice("precision", precision, get_args(ops.Precision))
+        check_flag("keep_state", keep_state)
         if between is not None and not callable(between):
             raise InputError(f"between is {shown(between)}; a function without arguments is expected")
         default = "cuda" if torch.cuda.is_available() else "cpu"
@@ -136,15 +136,14 @@ class Embedder:
         self.bilm = bilm.packed(precision, library, release) if on_cpu else bilm.to(self.device).eval()
         self._bfloat16_on_gpu = precision == "bfloat16" and not on_cpu
         has_kernels = not on_cpu and ops.has_kernels(torch.zeros(1, device=self.device))
-        dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
-        self._reader = GraphReader(self.bilm, dtype) if has_kernels else self.bilm
+        computed = torch.bfloat16 if precision == "bfloat16" else torch.float32
+        self._reader = GraphReader(self.bilm, computed) if has_kernels else self.bilm
         normalize = () if text is None else text.normalize
         self._words = WordVectors(self.bilm, word_encoder(bilm.config, vocabulary, normalize), self.device)
-        self._numbers = torch.float16 if numbers == "float16" else torch.float32
         self.text = text
         self.vocabulary = vocabulary
         self.state: StatePolicy = state
-        self.numbers: Numbers = numbers
+        self.dtype: Dtype = dtype
         self.precision: ops.Precision = self.bilm.packed_for[0] if self.bilm.packed_for else precision
         self.batch_tokens = batch_tokens
         self._rows = ROWS if on_cpu else GPU_ROWS
@@ -251,7 +250,7 @@ class Embedder:
         "concat" (all layers side by side: (T, N D)), a layer's number (0 is the token layer), a list of layers, or a
         mix: "mix=0.2,0.3,0.5", also given as a list of floats.
         `pool` ("mean", "max" or "sum" over tokens) removes the axis T; a text without tokens gives zeros. The arrays
-        are float16 if the embedder has `numbers="float16"`.
+        are float16 if the embedder has `dtype="float16"`.
 
         `progress` is True to show a bar, or a function that is called with the number of texts done and the total
         (None if unknown). `to` is "numpy", "torch" (tensors; with `pool` a single one for all texts) or "pandas": a
@@ -361,7 +360,7 @@ class Embedder:
                     self._rows,
                     twice,
                     self._between,
-                    self._numbers,
+                    getattr(torch, self.dtype),
                 )
             yield from arrays
 
@@ -402,7 +401,8 @@ class Embedder:
     ) -> tuple[list[np.ndarray], LstmState]:
         """The vectors of one batch without sentence boundaries, and the state after it."""
         with self._autocast():
-            return read_sentences(self._reader, self._words, sentences, select, state, self.batch_tokens, self._numbers)
+            numbers = getattr(torch, self.dtype)
+            return read_sentences(self._reader, self._words, sentences, select, state, self.batch_tokens, numbers)
 
     def _autocast(self) -> torch.autocast:
         """Sets the embedder's own precision, whatever the caller's autocast is."""

@@ -18,13 +18,14 @@ from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import Layers
 from elmo.embedding.parts import embedded_in_parts, written_in_parts
 from elmo.embedding.pooling import Pool
-from elmo.embedding.store import Dtype, write_vectors
+from elmo.embedding.store import write_vectors
 from elmo.errors import InputError, path_of
 from elmo.text import corpus, opening
 from elmo.text.given import check_outer, no_text, place_of
 from elmo.text.irregular import IrregularPlaces
 from elmo.text.records import Kind, TextRecord, kind_of, read_records
 from elmo.text.tokenizer import WHITESPACE, Tokenizer
+from elmo.types import Dtype
 
 
 @dataclass(frozen=True)

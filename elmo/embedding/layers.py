@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from elmo.errors import InputError, did_you_mean, shown
+from elmo.errors import InputError, did_you_mean, is_whole, shown
 
 Layers = str | int | Sequence[int] | Sequence[float]
 Selection = Callable[[Float[Tensor, "N B T D"]], Tensor]
@@ -73,7 +73,7 @@ def layer_selector(layers: Layers, n_layers: int) -> Selection:
         }
         if layers in names:
             return names[layers]
-    elif isinstance(layers, int | np.integer) and not isinstance(layers, bool):
+    elif is_whole(layers):
         if -n_layers <= layers < n_layers:
             return lambda every: every[int(layers)]
     elif _are_whole(layers) and all(-n_layers <= layer < n_layers for layer in np.asarray(layers)):
@@ -102,7 +102,7 @@ def _are_whole(layers: Any) -> bool:
         isinstance(layers, Sequence)
         and not isinstance(layers, str | bytes | bytearray)
         and bool(layers)
-        and all(isinstance(layer, int | np.integer) and not isinstance(layer, bool) for layer in layers)
+        and all(map(is_whole, layers))
     )
 
 

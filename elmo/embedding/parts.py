@@ -24,9 +24,10 @@ from elmo.disk.run import check_same, lock_folder, read_json
 from elmo.embedding.embedder import NEUTRAL_TEXT, Embedder
 from elmo.embedding.layers import Layers, written_layers
 from elmo.embedding.pooling import Pool
-from elmo.embedding.store import Dtype, read_vectors, write_vectors
+from elmo.embedding.store import read_vectors, write_vectors
 from elmo.errors import InputError
 from elmo.text.records import TextRecord
+from elmo.types import Dtype
 
 RUN = "run.json"
 NAMES, VECTORS = "names", "vectors"
@@ -138,7 +139,7 @@ def _settings(embedder: Embedder, layers: Layers, pool: Pool | None, dtype: Dtyp
         "state": embedder.state,
         "warm_text": list(embedder.warm_text) if embedder.state == "warm" else None,
         "precision": embedder.precision,
-        "numbers": embedder.numbers,
+        "dtype of the embedder": embedder.dtype,
         "batch_tokens": embedder.batch_tokens,
     }
 

@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -27,8 +27,7 @@ from elmo.embedding.store_parquet import ParquetVectors, ParquetWriter, import_p
 from elmo.embedding.store_rows import row_number
 from elmo.embedding.store_safetensors import SafetensorsVectors, SafetensorsWriter
 from elmo.errors import InputError, check_choice, path_of
-
-Dtype = Literal["float32", "float16"]
+from elmo.types import Dtype
 
 
 @contextmanager

@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from elmo.errors import Failure, InputError, shown
+from elmo.errors import Failure, InputError, is_whole, shown
 from elmo.text.characters import is_utf8
 
 NUMBERS_AT_ONCE = 1 << 22
@@ -44,7 +43,7 @@ def to_json(value: str | Sequence[str]) -> str:
 
 def row_number(row: Any, rows: int) -> int:
     """Returns the number of a row of `rows`, where -1 is the last. Raises InputError for a slice, IndexError beyond."""
-    if not isinstance(row, Integral):
+    if not is_whole(row):
         raise InputError(f"row is {shown(row)}; the number of one row is expected, as in [rows[n] for n in range(9)]")
     return range(rows)[int(row)]
 

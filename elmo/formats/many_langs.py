@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from elmo.config import ConfigError, from_dict
-from elmo.errors import InputError, is_number
+from elmo.errors import InputError, is_number, is_whole
 from elmo.formats.files import SourceFile, is_archive, list_files
 from elmo.formats.many_langs_weights import (
     CHAR_TABLE,
@@ -242,7 +242,7 @@ def _check_kinds(encoder: dict[str, Any], embedder: dict[str, Any], label: str) 
 
 def _is_positive(embedder: dict[str, Any], name: str, label: str) -> bool:
     size = embedder[name]
-    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+    if not is_whole(size) or size < 0:
         raise InputError(f"{label}: token_embedder.{name} is {size!r}; a whole number of at least 0 is expected")
     return size > 0
 

@@ -69,7 +69,6 @@ class ElmoModel(metaclass=StandInClass):
         T is that of the longest sentence; shorter ones are padded with zeros. `layers` is "average" (the default),
         "top" or "all". `warmup` and `session` only have an effect with carried state.
         """
-        layers = layers or self._layers
         arrays = list(self._embed(texts, layers, warmup, session))
         longest = max((array.shape[-2] for array in arrays), default=0)
         vectors = np.zeros((len(arrays), *self._shape(layers, longest)))
@@ -89,7 +88,6 @@ class ElmoModel(metaclass=StandInClass):
         For "all", each sentence's matrix as a whole has length 1. An empty sentence gives zeros. The arguments and the
         type of the result are those of `get_elmo_vectors`.
         """
-        layers = layers or self._layers
         sums = [array.sum(axis=-2, dtype=np.float64) for array in self._embed(texts, layers, warmup, session)]
         units = [total / (float(np.linalg.norm(total)) or 1.0) for total in sums]
         return np.stack(units) if units else np.zeros((0, *self._shape(layers)))
@@ -139,7 +137,10 @@ class ElmoModel(metaclass=StandInClass):
         """The number of characters that the model reads of a word, including the two marks."""
         return self._loaded.bilm.config.ids_per_token
 
-    def _embed(self, texts: Sequence[Sequence[str]], layers: str, warmup: bool, session: Any) -> Iterator[np.ndarray]:
+    def _embed(
+        self, texts: Sequence[Sequence[str]], layers: str | None, warmup: bool, session: Any
+    ) -> Iterator[np.ndarray]:
+        layers = layers or self._layers
         if layers not in CHOICES:
             raise InputError(f"layers is {layers!r}; one of {', '.join(CHOICES)} is expected")
         embedder, texts = self._loaded, token_lists(texts)  # a string would be split into characters
@@ -150,7 +151,7 @@ class ElmoModel(metaclass=StandInClass):
                 embedder.embed(texts[: embedder.batch_size], layers)
         return embedder.embed_stream(texts, layers)
 
-    def _shape(self, layers: str, *tokens: int) -> tuple[int, ...]:
+    def _shape(self, layers: str | None, *tokens: int) -> tuple[int, ...]:
         every = (self._loaded.n_layers,) if layers == "all" else ()
         return (*every, *tokens, self._loaded.dim)
 

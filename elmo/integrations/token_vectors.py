@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import Layers, keeps_layers, layer_selector, listed
 from elmo.embedding.texts import SplitText
-from elmo.errors import InputError, check_choice, shown
+from elmo.errors import InputError, check_choice, check_flag
 from elmo.formats import Model
 from elmo.integrations.reader import Reader
 from elmo.model.bilm import BiLM
@@ -36,8 +36,7 @@ class TokenVectors(nn.Module):
     def __init__(self, reader: Reader, layers: Any = "mix", frozen: bool = True, precision: str = "float32") -> None:
         super().__init__()
         check_choice("precision", precision, get_args(Precision))
-        if not isinstance(frozen, bool):
-            raise InputError(f"frozen is {shown(frozen)}; True or False is expected")
+        check_flag("frozen", frozen)
         lstm = reader.model.config.lstm
         n_layers = lstm.n_layers + 1
         layers = listed(layers)

@@ -8,6 +8,7 @@ from math import prod
 from typing import Literal
 
 from elmo.config import MOST_LAYERS, ConfigError, check_range, check_sizes
+from elmo.errors import shown
 
 Shape = tuple[int, ...]
 MOST_CHARACTERS_PER_TOKEN = 10_000
@@ -94,7 +95,7 @@ class CharCnnConfig:
 
 @dataclass(frozen=True)
 class WordCnnConfig:
-    """Sizes of the two parts."""
+    """Sizes of a token encoder that reads words, their characters, or both."""
 
     n_words: int = 0
     """The rows of the table of words, including row 0 for padding; 0 means that there is no table."""
@@ -134,6 +135,10 @@ class BiLMConfig:
     word_cnn: WordCnnConfig | None = None
 
     def __post_init__(self) -> None:
+        for name, kind in (("lstm", LstmConfig), ("char_cnn", CharCnnConfig), ("word_cnn", WordCnnConfig)):
+            part = getattr(self, name)
+            if not isinstance(part, kind) and (part is not None or name == "lstm"):
+                raise ConfigError(f"{name} is {shown(part)}; a {kind.__name__} is expected")
         given = [part for part in (self.char_cnn, self.n_tokens_vocab, self.word_cnn) if part is not None]
         if len(given) != 1:
             raise ConfigError(

@@ -9,7 +9,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from jaxtyping import Float, Int
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.pooling import unit_vectors
 from elmo.embedding.texts import SplitText
-from elmo.errors import InputError, check_whole, did_you_mean, path_of, shown
+from elmo.errors import InputError, check_whole, did_you_mean, is_whole, path_of, shown
 from elmo.text.batching import in_parts
 from elmo.text.given import check_outer, check_sentence
 from elmo.text.records import Place, TextRecord, as_records
@@ -218,12 +217,12 @@ def query_vectors(
 def layer_numbers(layers: int | Iterable[int], n_layers: int) -> list[int]:
     """Returns the numbers of layers, or of one layer, as a list; -1 is the top. Raises InputError for any other."""
     given: Any = layers
-    chosen = [given] if isinstance(given, Integral) else given
+    chosen = [given] if is_whole(given) else given
     expected = f"the model has layers 0 to {n_layers - 1}, and -1 is the top"
     if isinstance(chosen, str | Mapping | Set) or not isinstance(chosen, Iterable) or not (chosen := list(chosen)):
         raise InputError(f"layers is {shown(layers)}; {expected}")
     for layer in chosen:
-        if isinstance(layer, bool) or not isinstance(layer, Integral) or not -n_layers <= int(layer) < n_layers:
+        if not is_whole(layer) or not -n_layers <= int(layer) < n_layers:
             raise InputError(f"layer is {shown(layer)}; {expected}")
     return [int(layer) for layer in chosen]
 

@@ -103,7 +103,7 @@ def _add_folder(results: Results, folder: Path, name: str, files: set[str], insi
 
 def _add_file(results: Results, path: Path, name: str) -> bool:
     """Adds a file with a command's output; returns False for any other file."""
-    values = _object(path)
+    values = read_output(path)
     if set(values) >= PERPLEXITY:
         results.perplexities.append(JsonFile(name, values))
     elif set(values) >= EVALUATION:
@@ -113,8 +113,8 @@ def _add_file(results: Results, path: Path, name: str) -> bool:
     return True
 
 
-def _object(path: Path) -> dict[str, Any]:
-    """Reads the JSON object of a file; it is empty if the file is something else, or too large for a result.
+def read_output(path: Path) -> dict[str, Any]:
+    """Returns the JSON object of a command's output; it is empty if the file is something else, or too large for one.
 
     Raises InputError for a damaged file that has most of a result's keys.
     """

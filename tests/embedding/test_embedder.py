@@ -62,7 +62,7 @@ def test_shapes_have_no_boundaries(bilm):
     for layers in ("average", "top", 1, [0.2, 0.3, 0.5]):
         assert [v.shape for v in embedder.embed(sentences, layers)] == [(3, 16), (0, 16), (1, 16)]
     assert all(vectors.dtype == np.float32 for vectors in embedder.embed(sentences))
-    half = Embedder(bilm, numbers="float16").embed(sentences)
+    half = Embedder(bilm, dtype="float16").embed(sentences)
     assert all(vectors.dtype == np.float16 for vectors in half)
     np.testing.assert_allclose(half[0], embedder.embed(sentences)[0], atol=1e-3)
     assert embedder.embed([]) == []

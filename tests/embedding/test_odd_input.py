@@ -302,6 +302,14 @@ def test_networks_take_batches_and_models():
             elmo.ScalarMix(size)  # type: ignore[arg-type]
 
 
+def test_settings_of_another_type_are_refused():
+    with refused("keep_state", "yes", "True"):
+        Embedder(BiLM(CONFIG), keep_state="yes")  # type: ignore[arg-type]
+    for name, wrong in (("lstm", None), ("char_cnn", {"n_highway": 1})):
+        with refused(name, wrong, "Config"):
+            elmo.BiLMConfig(**{name: wrong})
+
+
 def test_sentences_are_read_lazily():
     def sentences() -> Any:
         yield ["a"]
@@ -314,7 +322,7 @@ def test_sentences_are_read_lazily():
 def test_vectors_are_read_row_by_row(tmp_path, embedder, suffix):
     embed_file(embedder, ["a", "b"], tmp_path / f"v{suffix}")
     with read_vectors(tmp_path / f"v{suffix}") as rows:
-        wrong: list[Any] = [slice(0, 1), "0", [0]]
+        wrong: list[Any] = [slice(0, 1), "0", [0], True]
         for row in wrong:
             for call in (rows.__getitem__, rows.tokens):
                 with refused("row is", row):

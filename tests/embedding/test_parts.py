@@ -97,7 +97,7 @@ def test_what_the_embedder_knew_before_is_not_used(text, tmp_path):
         ({}, {}, {"dtype": "float16"}, "dtype was 'float32'; it is 'float16'"),
         ({}, {"state": "echo"}, {}, "state was 'reset'; it is 'echo'"),
         ({}, {"batch_tokens": 17}, {}, "batch_tokens was 16; it is 17"),
-        ({"numbers": "float16"}, {}, {}, "numbers was 'float16'; it is 'float32'"),
+        ({"dtype": "float16"}, {}, {}, "dtype of the embedder was 'float16'; it is 'float32'"),
         (WARM, WARM | {"warm_text": ["c d"]}, {}, "warm_text was ['a b']; it is ['c d']"),
     ],
 )

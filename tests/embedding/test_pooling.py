@@ -42,7 +42,7 @@ def test_pooling_is_over_the_tokens_of_the_sentence_alone(embedder, layers, pool
 
 @pytest.mark.parametrize("pool", ["mean", "max", "sum"])
 def test_pooled_vectors_have_the_type_of_the_vectors(embedder, pool):
-    half = Embedder(embedder.bilm, numbers="float16").embed(SENTENCES, "top", pool)
+    half = Embedder(embedder.bilm, dtype="float16").embed(SENTENCES, "top", pool)
     assert {vector.dtype for vector in half} == {np.dtype(np.float16)}
 
 

@@ -78,6 +78,14 @@ def test_a_line_is_replaced_by_that_of_its_id(folder: Path) -> None:
         tables.add("small/senses", folder.parent / "tables")
 
 
+def test_a_damaged_output_of_a_command_is_named(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "notes.json").write_text("[1]")
+    (folder / "web.json").write_text('{"text": "web.txt", "vocabulary": 9, "perplexity"')
+    with refused("web.json"):
+        tables.add("small/perplexity", folder)
+
+
 def test_a_task_that_is_not_finished_gives_the_lines_of_its_seeds(folder: Path) -> None:
     plant(folder / "snli" / "both", "snli", 70.0, 60.0, settings=["inputs.elmo=both"])
     tables.add("new/tasks", folder)

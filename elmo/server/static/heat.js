@@ -3,6 +3,7 @@
 import { range } from "./api.js";
 import { s } from "./dom.js";
 import { picture, room, short, wide } from "./marks.js";
+import { language } from "./texts.js";
 
 /**
  * Draws a heat map of values from 0 to 1; the arrow keys move from cell to cell.
@@ -31,9 +32,9 @@ export function heatMap(box, { label, names, breaks, strong, value, seen }) {
   names.forEach((name, i) => {
     const own = strong.has(i) ? "tick strong" : "tick";
     const middle = at(i) + cell / 2;
-    map.append(s("text", { x: margin - 6, y: middle + 4, class: `${own} end` }, short(name, 12)));
+    map.append(s("text", { x: margin - 6, y: middle + 4, class: `${own} end`, lang: language() }, short(name, 12)));
     const turned = `translate(${middle + 4} ${margin - 6}) rotate(-90)`;
-    map.append(s("text", { transform: turned, class: own }, short(name, 12)));
+    map.append(s("text", { transform: turned, class: own, lang: language() }, short(name, 12)));
   });
   for (const row of range(n)) {
     for (const column of range(n)) {

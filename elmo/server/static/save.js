@@ -6,7 +6,10 @@ import { csv } from "./numbers.js";
 import { quoted } from "./texts.js";
 
 /** @typedef {(string | number)[][]} Rows rows of a table, of which the first is the head */
-/** @typedef {{title?: string, legend?: [number, string][]}} Caption the title and the legend of a saved picture */
+/**
+ * @typedef {{title?: string, legend?: [number, string][], ofWords?: boolean}} Caption the title and the legend of a saved
+ *   picture, and whether the heads of the table's columns are words of the reader's text
+ */
 
 const TEXTS = new Set(["label", "sentence", "token", "word"]);
 /** The heads of the columns that hold pieces of the reader's text. */
@@ -46,7 +49,7 @@ export function takeaway(figure, shown, name, rows, caption = {}) {
   }
   const table = h("details", {}, h("summary", {}, "The numbers as a table"));
   const open = () => {
-    if (table.open && table.childElementCount === 1) table.append(asTable(rows(), name));
+    if (table.open && table.childElementCount === 1) table.append(asTable(rows(), name, caption.ofWords));
   };
   table.addEventListener("toggle", open);
   table.open = wasOpen;
@@ -54,8 +57,8 @@ export function takeaway(figure, shown, name, rows, caption = {}) {
   figure.append(row, table);
 }
 
-/** @param {Rows} rows @param {string} name */
-function asTable(rows, name) {
+/** @param {Rows} rows @param {string} name @param {boolean} [ofWords] */
+function asTable(rows, name, ofWords = false) {
   const number = (/** @type {number} */ each) =>
     each !== 0 && Math.abs(each) < 0.001 ? each.toPrecision(2) : each.toFixed(3);
   const [head, ...body] = rows;
@@ -63,10 +66,12 @@ function asTable(rows, name) {
     if (typeof each === "number") return h("td", { class: "number" }, number(each));
     return h("td", {}, TEXTS.has(String(head[column])) ? quoted({}, each) : each);
   };
+  const title = (/** @type {string | number} */ each, /** @type {number} */ column) =>
+    h("th", { scope: "col" }, ofWords && column > 0 ? quoted({}, String(each)) : String(each));
   const table = h(
     "table",
     {},
-    h("thead", {}, h("tr", {}, ...head.map((each) => h("th", { scope: "col" }, String(each))))),
+    h("thead", {}, h("tr", {}, ...head.map(title))),
     h("tbody", {}, ...body.map((row) => h("tr", {}, ...row.map(cell)))),
   );
   return h("div", { class: "scroll", role: "region", "aria-label": `Numbers: ${name}`, tabindex: "0" }, table);

@@ -162,7 +162,7 @@ export function word(info) {
     takeaway(figure, [h("div", { class: "scroll" }, map)], "cosine-of-all-words", () => [
       ["word", ...range(all.length).map(named)],
       ...range(all.length).map((i) => [named(i), ...range(all.length).map((j) => value(i, j))]),
-    ], { title: `Cosine of every word with every word, ${names[layer]}` });
+    ], { title: `Cosine of every word with every word, ${names[layer]}`, ofWords: true });
     if (hadFocus) map.focus();
   }
 
