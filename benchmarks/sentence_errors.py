@@ -56,7 +56,7 @@ def losses_of(examples: Sequence[Sequence[list[str]]], name: str) -> Float[np.nd
     """Returns each example's mean loss (nats) in both directions; a token predicts the next one or the boundary."""
     model = formats.load(name)
     vocabulary, head = softmax_of(model)
-    embedder = Embedder(model.bilm(), text=model.text, vocabulary=model.inputs, device="cpu")
+    embedder = Embedder.of(model, device="cpu")
     size = model.config.lstm.projection_dim
     sentences = [(number, tokens) for number, example in enumerate(examples) for tokens in example]
     sums, counts = np.zeros(len(examples)), np.zeros(len(examples))

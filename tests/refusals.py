@@ -13,7 +13,7 @@ Errors = type[Exception] | tuple[type[Exception], ...]
 ADAPTER_OPTIONS = [
     ({"layers": "middle"}, "layers is 'middle'"),
     ({"layers": 7}, "layers is 7"),
-    ({"layers": "all"}, "'mix'; 'concat'"),
+    ({"layers": "all"}, "'average'; 'concat'"),
     ({"frozen": False, "precision": "int8"}, "float32"),
     ({"model": "no-such-model"}, "no-such-model"),
 ]

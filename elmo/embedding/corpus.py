@@ -257,11 +257,9 @@ def load_embedder(
             f"{settings.model}: the model has sha256 {found[:12]} here, but {sha256[:12]} where the job was started;"
             " give all machines the same"
         )
-    bilm, words, text = model.bilm(), model.inputs, _text(settings, model.text)
-    del model
-    options: dict[str, Any] = {"memory": settings.memory, "batch_tokens": settings.batch_tokens}
-    options |= {"state": settings.state, "precision": settings.precision, "device": device}
-    return Embedder(bilm, text=text, vocabulary=words, release=True, **options), Tokenizer(text)
+    text = _text(settings, model.text)
+    options = {name: getattr(settings, name) for name in ("memory", "batch_tokens", "state", "precision")}
+    return Embedder.of(model, release=True, text=text, device=device, **options), Tokenizer(text)
 
 
 def embed_part(worker: Worker, part: Part) -> Receipt:

@@ -19,7 +19,7 @@ import torch
 from elmo import formats, ops
 from elmo.embedding.budget import BATCHES_OF_A_CHUNK, GPU_MEMORY, MEMORY, parse_bytes, take_tokens, tokens_within
 from elmo.embedding.graphs import GraphReader
-from elmo.embedding.layers import Layers, Selection, keeps_layers, layer_selector
+from elmo.embedding.layers import Layers, Selection, check_one_vector, layer_selector
 from elmo.embedding.pooling import Pool, vector_shaper
 from elmo.embedding.reading import read_independent, read_sentences
 from elmo.embedding.returned import Returned, cosine_similarities, given_vectors, returned_vectors
@@ -164,10 +164,20 @@ class Embedder:
         for name in sorted(options.keys() - _options()):
             meant = did_you_mean(name, _options()) or f"; it has {', '.join(sorted(_options()))}"
             raise InputError(f"load() has no option {name!r}{meant}")
-        model = formats.load(path, weights)
-        bilm, text, vocabulary = model.bilm(), model.text, model.inputs
-        del model  # it would keep the released weights alive
-        return cls(bilm, text=text, vocabulary=vocabulary, release=True, **options)
+        return cls.of(formats.load(path, weights), release=True, **options)
+
+    @classmethod
+    def of(cls, model: formats.Model, *, release: bool = False, **options: Any) -> "Embedder":
+        """Returns an embedder with a model that is loaded already; `options` are those of the class.
+
+        With `release`, the weights of `model` are freed, too, so it cannot be used any more.
+        """
+        bilm = model.bilm()
+        for part in (model.weights, model.lm_head) if release else ():
+            if part is not None:
+                part.clear()
+        own = {"text": model.text, "vocabulary": model.inputs, "release": release}
+        return cls(bilm, **(own | options))
 
     def __repr__(self) -> str:
         vectors = f"{self.n_layers} layers of {self.dim} dimensions"
@@ -317,8 +327,7 @@ class Embedder:
 
     def _vectors_of(self, given: Any, layers: Layers, pool: Pool) -> np.ndarray:
         """Returns given vectors as they are, and computes those of texts, (D,) or (B, D)."""
-        if keeps_layers(layers):
-            raise InputError(f"layers is {layers!r}, but a similarity is of one vector each; try 'average' or 'concat'")
+        check_one_vector(layers, "text")
         if pool is None:
             raise InputError("pool is None, but a similarity is of one vector each; try 'mean', or give vectors")
         vectors = given_vectors(given)

@@ -54,6 +54,17 @@ def keeps_layers(layers: Layers) -> bool:
     return layers == "all" if isinstance(layers, str) else _are_whole(listed(layers))
 
 
+def check_one_vector(layers: Layers, item: str = "token") -> None:
+    """Raises InputError for layers that give several vectors for each token, or for each `item`."""
+    if keeps_layers(layers):
+        raise InputError(f"layers is {layers!r}; one vector per {item} is expected: try 'average' or 'concat'")
+
+
+def vector_size(layers: Layers, n_layers: int, dim: int) -> int:
+    """Returns the size of a vector of these layers, if that of each layer is `dim`."""
+    return dim * (n_layers if isinstance(layers, str) and layers == "concat" else 1)
+
+
 def layer_selector(layers: Layers, n_layers: int) -> Selection:
     """Returns a function that selects from all layers (N, B, T, D).
 

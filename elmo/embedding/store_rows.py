@@ -14,16 +14,16 @@ NUMBERS_AT_ONCE = 1 << 22
 """A long row is converted in pieces, so there is no second whole copy of it."""
 
 
-def as_stored(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def as_stored(numbers: np.ndarray, dtype: np.dtype, remedy: str = "store float32") -> np.ndarray:
     """Converts numbers to the type of a file.
 
-    Raises InputError if a number is outside its range, and Failure if a number is not finite.
+    Raises InputError, with the remedy, if a number is outside its range, and Failure if a number is not finite.
     """
     with np.errstate(over="ignore"):
         stored = numbers.astype(dtype, order="C", copy=False)
     if not np.isfinite(stored).all():
         if np.isfinite(numbers).all():
-            raise InputError(f"a vector has values outside the range of {dtype}; store float32")
+            raise InputError(f"a vector has values outside the range of {dtype}; {remedy}")
         raise Failure("a vector has values that are not finite; check the model (elmo info --check) and the layers")
     return stored
 

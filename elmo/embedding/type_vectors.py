@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from elmo.disk.files import atomic_path
 from elmo.embedding.embedder import Embedder
-from elmo.embedding.layers import Layers, keeps_layers
+from elmo.embedding.layers import Layers, check_one_vector
 from elmo.errors import InputError, path_of
 from elmo.text.records import TextRecord, as_records
 
@@ -50,8 +50,7 @@ def average_types(
     are merged, but they are embedded as written. Whitespace inside a word becomes `_`, since the format cannot hold it.
     The table takes 8 bytes per number. Raises InputError, which names `source`, if there is no word.
     """
-    if keeps_layers(layers):
-        raise InputError(f"layers is {layers!r}, which gives several vectors per word; 'concat' joins all layers")
+    check_one_vector(layers, "word")
     rows: dict[str, int] = {}
     counts: list[int] = []
     sums = np.zeros((FIRST_ROWS, 0))

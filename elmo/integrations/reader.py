@@ -1,6 +1,5 @@
 """Reader: a model and its tokenizer, shared by the integrations."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,7 @@ class Reader:
 
     def embedder(self, precision: Any = "float32", device: Any = None, release: bool = False) -> Embedder:
         """Returns an embedder. With `release`, the reader's weights are freed while packing, to halve the memory."""
-        bilm, words = self.model.bilm(), self.model.inputs
-        if release:
-            self.model = replace(self.model, weights={}, lm_head=None)
-        return Embedder(
-            bilm, text=self.model.text, vocabulary=words, precision=precision, device=device, release=release
-        )
+        return Embedder.of(self.model, precision=precision, device=device, release=release)
 
     def split(self, text: Text) -> SplitText:
         """Splits a text into sentences as `Embedder.embed` does; a list of tokens is one sentence."""

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 
 from elmo.embedding.embedder import Embedder
-from elmo.embedding.layers import Layers, keeps_layers, layer_selector, listed
+from elmo.embedding.layers import Layers, check_one_vector, layer_selector, listed, vector_size
 from elmo.embedding.pooling import Pool, pool_tokens, vector_shaper
 from elmo.embedding.texts import SplitText, texts_and_tokens
 from elmo.errors import InputError, pip_line
@@ -108,9 +108,8 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if pool is None:
             raise InputError("pool is None; one vector per text is expected: 'mean', 'max' or 'sum'")
         vector_shaper(layers, pool)
-        if keeps_layers(layers):
-            raise InputError(f"layers is {layers!r}; one vector per text is expected: try 'concat'")
-        self.n_features_out_ = embedder.dim * (embedder.n_layers if layers == "concat" else 1)
+        check_one_vector(layers, "text")
+        self.n_features_out_ = vector_size(layers, embedder.n_layers, embedder.dim)
 
     def _loaded(self) -> tuple[Reader, Embedder]:
         asked = str(self.model), self.precision, self.device

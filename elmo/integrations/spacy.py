@@ -101,7 +101,7 @@ class Bilm:
 
     def _check(self) -> None:
         from elmo import formats
-        from elmo.embedding.layers import keeps_layers, layer_selector
+        from elmo.embedding.layers import check_one_vector, layer_selector, vector_size
 
         try:
             found = self._from_files(formats.describe)
@@ -110,11 +110,10 @@ class Bilm:
                 raise
             return  # a saved pipeline brings its own files, which need not exist under this name
         n_layers = self.n_layers = found.config.lstm.n_layers + 1
-        if keeps_layers(self.layers):
-            raise InputError(f"layers is {self.layers!r}; one vector per token is expected: try 'average' or 'concat'")
+        check_one_vector(self.layers)
         if self.layers != "mix":
             layer_selector(self.layers, n_layers)
-        self.dim = 2 * found.config.lstm.projection_dim * (n_layers if self.layers == "concat" else 1)
+        self.dim = vector_size(self.layers, n_layers, 2 * found.config.lstm.projection_dim)
 
     def _opened(self) -> Any:
         from elmo.embedding.embedder import Embedder

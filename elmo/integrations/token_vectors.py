@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from elmo.embedding.embedder import Embedder
-from elmo.embedding.layers import Layers, keeps_layers, layer_selector, listed
+from elmo.embedding.layers import Layers, check_one_vector, layer_selector, listed, vector_size
 from elmo.embedding.texts import SplitText
 from elmo.errors import InputError, check_choice, check_flag
 from elmo.formats import Model
@@ -42,13 +42,12 @@ class TokenVectors(nn.Module):
         layers = listed(layers)
         if layers != "mix":
             layer_selector(layers, n_layers)
-        if keeps_layers(layers):
-            raise InputError(f"layers is {layers!r}; one vector per token is expected: try 'mix' or 'concat'")
+        check_one_vector(layers)
         if not frozen and precision != "float32":
             raise InputError(f"precision is {precision!r}; training a biLM needs float32")
         self.layers: Layers = layers
         self.precision = precision
-        self.dim = 2 * lstm.projection_dim * (n_layers if layers == "concat" else 1)
+        self.dim = vector_size(layers, n_layers, 2 * lstm.projection_dim)
         """The size of a vector (D)."""
         self.mix = ScalarMix(n_layers) if layers == "mix" else None
         self.bilm: BiLM | None = None if frozen else reader.model.bilm()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from elmo.embedding.embedder import Embedder
+from elmo.embedding.store_rows import as_stored
 from elmo.errors import InputError, pip_line
 from elmo.search.index_record import IndexRecord
 from elmo.text.characters import is_utf8
@@ -105,11 +106,7 @@ def rows_of(embedder: Embedder, chunk: list[TextRecord], record: IndexRecord) ->
     for vectors in embedder.embed_stream(sentences):
         begin, end = end, end + vectors.shape[1]
         for layer, array in kept.items():
-            with np.errstate(over="ignore"):
-                array[begin:end] = vectors[layer]
-    for layer, array in kept.items():
-        if not np.isfinite(array).all():
-            raise InputError(f"layer {layer} has values outside the range of {record.dtype}; give --dtype float32")
+            array[begin:end] = as_stored(vectors[layer], array.dtype, "give --dtype float32")
     columns = {
         "word": [token for sentence in sentences for token in sentence],
         "sentence": np.repeat(numbers, lengths),

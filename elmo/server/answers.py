@@ -11,6 +11,7 @@ import orjson
 import safetensors.numpy
 from starlette.responses import Response
 
+from elmo.embedding.store_rows import as_stored
 from elmo.embedding.texts import SplitText
 from elmo.errors import InputError, pip_line
 
@@ -87,10 +88,8 @@ def vectors_response(splits: Sequence[SplitText], vectors: Sequence[np.ndarray],
 
     Raises InputError if the type cannot hold them.
     """
-    with np.errstate(over="ignore"):
-        arrays = [np.ascontiguousarray(array, dtype) for array in vectors]
-    if not all(np.isfinite(array).all() for array in arrays):
-        raise InputError(f"the vectors are too large for {dtype}; give smaller weights as layers, or dtype float32")
+    remedy = "give smaller weights as layers, or dtype float32"
+    arrays = [as_stored(array, np.dtype(dtype), remedy) for array in vectors]
     if kind == JSON:
         rows = [
             {"tokens": split.tokens, "sentence_ends": split.ends, "vectors": array.astype(np.float32, copy=False)}

@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from elmo.embedding.budget import MEMORY, tokens_within
 from elmo.embedding.embedder import Embedder, StatePolicy
-from elmo.embedding.layers import Layers, keeps_layers, layer_selector
+from elmo.embedding.layers import Layers, check_one_vector, keeps_layers, layer_selector, vector_size
 from elmo.embedding.pooling import Pool, unit_vectors, vector_shaper
 from elmo.embedding.texts import LINE_END, SplitText
 from elmo.errors import InputError
@@ -126,8 +126,7 @@ class Service:
             self._embed, self.embedder.batch_tokens, config.queue_tokens, config.wait, self.metrics.batch
         )
         self.metrics.watch(lambda: self.batcher.waiting)
-        if keeps_layers(config.layers):  # /embed and /v1/embeddings promise one vector per text
-            raise InputError(f"--layers is {config.layers!r}, but clients expect one vector per input: try concat")
+        check_one_vector(config.layers, "text")  # as /embed and /v1/embeddings promise
         self.pooled = BatchKind(config.layers, config.pool)
         """The layers and pooling of routes whose clients cannot choose them."""
         self.check(self.pooled)
@@ -237,7 +236,7 @@ class Service:
 
         Raises InputError as `embedded` does, and if `dimensions` is another size than that of the vectors.
         """
-        size = self.embedder.dim * (self.embedder.n_layers if self.config.layers == "concat" else 1)
+        size = vector_size(self.config.layers, self.embedder.n_layers, self.embedder.dim)
         if dimensions not in (None, size):
             raise InputError(f"dimensions is {dimensions}; the vectors of this model have {size}: omit it")
         splits, found = await self.embedded(given, self.pooled, truncate, cut)
