@@ -17,8 +17,7 @@ from elmo.integrations.originals import (
     StatePolicy,
     chosen_state,
     masks_are_bool,
-    missing_name_line,
-    public_names,
+    missing_name,
 )
 from elmo.model.bilm import BiLM, uncompiled
 from elmo.model.config import LstmConfig
@@ -36,7 +35,7 @@ class StandIn(nn.Module, metaclass=StandInClass):
         try:
             return super().__getattr__(name)
         except AttributeError as error:
-            raise AttributeError(missing_name_line(type(self).__name__, name, public_names(self))) from error
+            raise missing_name(self, name) from error
 
 
 class _ElmoCharacterEncoder(StandIn):

@@ -16,7 +16,7 @@ from elmo.embedding.layers import layer_selector
 from elmo.errors import InputError, check_whole
 from elmo.formats.hdf5 import Hdf5Output
 from elmo.integrations.allennlp_bilm import PathLike, _ElmoBiLm, without_boundaries
-from elmo.integrations.originals import StandInClass, StatePolicy, missing_name_line, public_names
+from elmo.integrations.originals import StandInClass, StatePolicy, missing_name
 from elmo.machine import usable_device
 from elmo.text.batching import batch_to_ids
 from elmo.text.given import SENTENCES, check_outer, token_lists
@@ -139,9 +139,7 @@ class ElmoEmbedder(metaclass=StandInClass):
         return torch.device("cpu" if self.cuda_device < 0 else f"cuda:{self.cuda_device}")
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise AttributeError(missing_name_line("ElmoEmbedder", name, public_names(self)))
+        raise missing_name(self, name)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_embedder": None}  # the copy packs the weights for its own processor

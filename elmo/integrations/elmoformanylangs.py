@@ -6,7 +6,6 @@ every sentence starts from zero, like the first batch of a new `Embedder` there;
 
 import random
 from collections.abc import Sequence
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ import numpy as np
 
 from elmo.embedding.embedder import Embedder as OurEmbedder
 from elmo.embedding.layers import Layers
-from elmo.errors import InputError
-from elmo.integrations.originals import StandInClass, StatePolicy, chosen_state, missing_name_line, public_names
+from elmo.errors import InputError, is_whole
+from elmo.integrations.originals import StandInClass, StatePolicy, chosen_state, missing_name
 from elmo.model.bilm import BiLM
 from elmo.text.given import token_lists
 from elmo.text.lexicon import Lexicon
@@ -83,16 +82,14 @@ class Embedder(metaclass=StandInClass):
     def _layers(self, output_layer: int) -> Layers:
         named: dict[int, Layers] = {-1: "average", -2: "all"}
         last = self._embedder.n_layers - 1
-        if not isinstance(output_layer, Integral) or not -2 <= output_layer <= last:
+        if not is_whole(output_layer) or not -2 <= output_layer <= last:
             raise InputError(
                 f"output_layer is {output_layer!r}; -1 (the average), -2 (all) or a number from 0 to {last} is expected"
             )
         return named.get(output_layer, output_layer)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise AttributeError(missing_name_line("elmoformanylangs.Embedder", name, public_names(self)))
+        raise missing_name(self, name)
 
 
 def _ids(vocabulary: object, table: str) -> dict[str, int] | None:

@@ -59,8 +59,11 @@ def missing_name_line(stand_in: str, name: str, has: Iterable[str]) -> str:
     return f"{stand_in} is elmo-torch's stand-in and has no {name!r}; it has {names} (see {PAGE})"
 
 
-def public_names(owner: object) -> list[str]:
-    """Returns the names that a stand-in's object has, for `missing_name_line`: public ones, modules and properties."""
-    of_class = [name for name, value in vars(type(owner)).items() if name[0] != "_" or isinstance(value, property)]
-    own = [name for name in vars(owner) if name[0] != "_" and name not in ("training", "call_super_init")]
-    return [*of_class, *own, *vars(owner).get("_modules", ()), *vars(owner).get("_parameters", ())]
+def missing_name(stand_in: object, name: str) -> AttributeError:
+    """Returns the error for a name that a stand-in's object lacks; it has public names, modules and properties."""
+    if name.startswith("__"):
+        return AttributeError(name)
+    of_class = [key for key, value in vars(type(stand_in)).items() if key[0] != "_" or isinstance(value, property)]
+    own = [key for key in vars(stand_in) if key[0] != "_" and key not in ("training", "call_super_init")]
+    parts = [part for kind in ("_modules", "_parameters") for part in vars(stand_in).get(kind, ())]
+    return AttributeError(missing_name_line(type(stand_in).__name__, name, [*of_class, *own, *parts]))

@@ -13,7 +13,7 @@ import numpy as np
 from elmo import formats
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.integrations.originals import StandInClass, StatePolicy, chosen_state, missing_name_line, public_names
+from elmo.integrations.originals import StandInClass, StatePolicy, chosen_state, missing_name
 from elmo.pretraining.scoring import Scorer
 from elmo.text.given import SENTENCES, check_outer, token_lists
 
@@ -162,9 +162,7 @@ class ElmoModel(metaclass=StandInClass):
         return self._embedder
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise AttributeError(missing_name_line("simple_elmo.ElmoModel", name, public_names(self)))
+        raise missing_name(self, name)
 
 
 def divide_chunks(data: Sequence[Any], n: int) -> Iterator[Sequence[Any]]:
