@@ -242,12 +242,6 @@ def weights_of(folder: Path) -> dict[str, bytes]:
     return {name: tensor.numpy().tobytes() for name, tensor in load_file(folder / "model.safetensors").items()}
 
 
-def scores_of(folder: Path) -> list[dict[str, Any]]:
-    """The scores after each epoch, without the time."""
-    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [{key: value for key, value in json.loads(line).items() if key != "time"} for line in lines]
-
-
 PLAIN = InputConfig(
     vectors_dim=12, min_count=1, characters=CharactersConfig(4, ((3, 6),)), dropout=0.0, elmo_dropout=0.0
 )

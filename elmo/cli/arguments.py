@@ -40,6 +40,11 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default="default", help=MODEL_HELP)
 
 
+def add_overwrite(parser: argparse.ArgumentParser, what: str = "output") -> None:
+    """Adds --overwrite, for verbs that write `what`."""
+    parser.add_argument("--overwrite", action="store_true", help=f"replace the {what} if it exists")
+
+
 def add_quiet(parser: argparse.ArgumentParser) -> None:
     """Adds --quiet, for verbs that show progress."""
     parser.add_argument("--quiet", action="store_true", help="show no progress")

@@ -168,6 +168,21 @@ def recipe_and_overrides(arguments: argparse.Namespace) -> tuple[str | None, lis
     return arguments.recipe, list(arguments.overrides)
 
 
+def resumed_folder(arguments: argparse.Namespace, record: str | None = None) -> Path | None:
+    """Returns the folder of the run to continue; None without --resume.
+
+    Raises InputError if --output is missing, or if the folder lacks the file `record`, so that there is no run.
+    """
+    if not arguments.resume:
+        return None
+    if arguments.output is None:
+        raise InputError("--resume needs --output, the folder of the run to continue; omit it to start a new run")
+    folder = Path(arguments.output)
+    if record is not None and not (folder / record).is_file():
+        raise InputError(f"{folder / record}: no such file, so there is no run to resume; omit --resume to start one")
+    return folder
+
+
 def require(values: dict[str, Any], placeholders: Mapping[str, Any], shows: bool, example: str) -> None:
     """Raises InputError for a missing setting that has a flag; if settings are only shown, a placeholder is set."""
     for name, placeholder in placeholders.items():

@@ -18,11 +18,6 @@ TEXTS = "a list of texts is expected, such as [text]"
 """The words with which `check_outer` says what it expects."""
 
 
-def check_tokens(sentences: Any) -> None:
-    """Raises InputError if `sentences` is not a list of lists of tokens, as `check_sentence` does for each of them."""
-    token_lists(sentences)
-
-
 def token_lists(sentences: Any) -> list[list[str]]:
     """Returns the sentences as lists, since iterators can be read only once. Raises the errors of `check_sentence`."""
     return list(check_sentences(sentences))

@@ -1,13 +1,11 @@
 """`elmo cove`, which trains a translation model for the vectors of its encoder."""
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from elmo import config
 from elmo.cli.arguments import add_quiet, add_verb
-from elmo.cli.settings import add_settings, only_shows, recipe_and_overrides, require, show
-from elmo.errors import InputError
+from elmo.cli.settings import add_settings, only_shows, recipe_and_overrides, require, resumed_folder, show
 
 GROUP = "the paper's tasks, and what layers know"
 
@@ -37,11 +35,8 @@ def add_verbs(verbs: Any) -> None:
 def cove_verb(arguments: argparse.Namespace) -> None:
     from elmo_lab.tasks import translation
 
-    begun = None
-    if arguments.resume:
-        if arguments.output is None:
-            raise InputError("--resume needs --output, the folder of the run to continue")
-        begun = config.to_dict(translation.read_record(Path(arguments.output)))
+    folder = resumed_folder(arguments, translation.RECORD)
+    begun = None if folder is None else config.to_dict(translation.read_record(folder))
     recipe, overrides = recipe_and_overrides(arguments)
     flags = {name: getattr(arguments, name) for name in (*NEEDED, "vectors")}
     of_recipe = {} if recipe is None else config.load_toml(config.find_recipe(recipe))

@@ -11,6 +11,7 @@ from elmo.cli.arguments import (
     BILM_HELP,
     add_jobs,
     add_output,
+    add_overwrite,
     add_quiet,
     add_strict,
     add_verb,
@@ -26,6 +27,7 @@ from elmo.cli.settings import (
     only_shows,
     recipe_and_overrides,
     require,
+    resumed_folder,
     settings_of,
     show,
 )
@@ -66,7 +68,7 @@ def add_verbs(verbs: Any) -> None:
     sentences.add_argument("input", nargs="+", metavar="FILE", help="examples, in the task's format; last, the output")
     add_output(sentences, "the text file: distinct sentences, one per line, tokens separated by spaces")
     add_strict(sentences)
-    sentences.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+    add_overwrite(sentences)
 
 
 def _add_train(tasks: Any) -> None:
@@ -134,7 +136,7 @@ def _add_predict(tasks: Any) -> None:
     predict.add_argument(
         "--tagger", metavar="PIPELINE", help="for srl: the spaCy pipeline whose verbs are the predicates"
     )
-    predict.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+    add_overwrite(predict)
     add_quiet(predict)
 
 
@@ -208,12 +210,9 @@ def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
 
     recipe, overrides = recipe_and_overrides(arguments)
     begun: dict[str, Any] = {}
-    record = None if arguments.output is None else Path(arguments.output) / "config.json"
-    if arguments.resume:
-        if record is None:
-            raise InputError("--resume needs --output, the folder of the run to continue; omit it to start a new run")
-        if not record.is_file():
-            raise InputError(f"{arguments.output}: holds no run yet; omit --resume to start one")
+    record = None
+    if (folder := resumed_folder(arguments, train.CONFIG)) is not None:
+        record = folder / train.CONFIG
         begun = train.read_json(record)
     found = None if recipe is None else config.find_recipe(recipe, RECIPES / "tasks")
     if found is None and not arguments.resume and (RECIPES / "tasks" / f"{arguments.task}.toml").is_file():

@@ -28,6 +28,7 @@ from elmo.disk.files import remove_abandoned, run_file
 from elmo.disk.lock import locked
 from elmo.embedding.budget import parse_bytes
 from elmo.embedding.embedder import Embedder
+from elmo.embedding.store_rows import as_stored
 from elmo.errors import InputError
 from elmo.formats import cache
 from elmo.text.batching import in_parts
@@ -36,6 +37,7 @@ VERSION = "1"
 """The version changes when the same model and text give other numbers, or when the file layout changes."""
 SHARD_BYTES = 128_000_000
 KEY_BYTES = 16
+WIDER = "set cache.dtype=float32"
 Sentence = Sequence[str]
 
 
@@ -54,7 +56,7 @@ class CacheConfig:
 
     def __post_init__(self) -> None:
         try:
-            limit_of(self)
+            parse_bytes(self.limit)
         except InputError as error:
             raise ConfigError(f"cache.limit: {error}") from error
 
@@ -118,17 +120,8 @@ class LayerCache:
 
     def _compute(self, sentences: Sequence[Sentence]) -> list[Float[np.ndarray, "N T D"]]:
         """Computes the layers and rounds them to the stored type, so that they equal those read from disk."""
-        return [self._rounded(layers).astype(np.float32) for layers in self._embedder.embed(sentences)]
-
-    def _rounded(self, layers: np.ndarray) -> np.ndarray:
-        with np.errstate(over="ignore"):
-            rounded = layers.astype(self._dtype)
-        if not np.isfinite(rounded).all():
-            raise InputError(
-                f"the layers have values up to {np.abs(layers).max():.3g}, beyond {self._dtype}; set"
-                " cache.dtype=float32"
-            )
-        return rounded
+        arrays = self._embedder.embed(sentences)
+        return [as_stored(layers, self._dtype, WIDER).astype(np.float32) for layers in arrays]
 
     def _stored(self, shard: str, begin: int, length: int) -> Float[np.ndarray, "T N D"]:
         # The file is not mapped: every map holds an open file, and there may be more shards than a process may open.
@@ -169,7 +162,7 @@ class LayerCache:
             np.lib.format.write_array_header_1_0(file, header)
             begin = file.tell()
             for vectors in self._embedder.embed_stream(sentences):
-                file.write(np.ascontiguousarray(self._rounded(vectors).transpose(1, 0, 2)).data)
+                file.write(as_stored(vectors.transpose(1, 0, 2), self._dtype, WIDER).data)
             np.savez(index_file, keys=keys, lengths=np.array(lengths, np.int64))
         self._place(name, begin, list(map(key_of, sentences)), lengths)
 
@@ -195,11 +188,6 @@ def open_cache(config: CacheConfig, sha256: str, embedder: Embedder) -> LayerCac
     """Opens the layer cache of the model with this `content_hash`. Nothing is created on disk yet."""
     root = cache.cache_folder() / "layers" if config.folder is None else Path(config.folder)
     return LayerCache(root / f"{sha256[:16]}-{config.dtype}-v{VERSION}", embedder, config.dtype)
-
-
-def limit_of(config: CacheConfig) -> int:
-    """Returns the limit in bytes."""
-    return parse_bytes(config.limit)
 
 
 def key_of(sentence: Sentence) -> bytes:

@@ -11,6 +11,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -23,7 +24,6 @@ from elmo.config import ConfigError, check_range, check_sizes
 from elmo.errors import InputError
 from elmo.forking import cached_property
 from elmo.model.affine import Affine
-from elmo.text.given import check_tokens
 from elmo.text.records import suffix_of
 from elmo.text.tokenizer import Tokenizer
 from elmo_lab.tasks import coref_spans as spans
@@ -34,10 +34,9 @@ from elmo_lab.tasks.coref_spans import Span, Spans, SpanVectors
 from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.layers import BiLstm, FeedForward, VariationalDropout, masked_softmax
 from elmo_lab.tasks.readers import write_predictions
+from elmo_lab.tasks.readers_coref import read_coref as read
 from elmo_lab.tasks.scores import label_scores
 from elmo_lab.tasks.task import Task
-
-NAME = "coref"
 
 UNNAMED = ("", "-")
 """The names of an unknown speaker."""
@@ -123,19 +122,8 @@ class Ranking(NamedTuple):
     mask: Bool[Tensor, "K A"]
 
 
-def read(path: Path) -> list[Example]:
-    """Reads the documents of a file in CoNLL-2012 columns or JSON lines."""
-    return readers.read_coref(path)
-
-
-def read_all(path: Path) -> list[Example]:
-    """Reads like `read`, but clusters are neither needed nor read."""
-    return readers.read_coref(path, unlabelled=True)
-
-
 def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Example:
     """Makes an unlabelled document of these sentences, named after its line."""
-    check_tokens(sentences)
     tokens = tuple(tuple(sentence) for sentence in sentences)
     speakers = tuple(("",) * len(sentence) for sentence in tokens)
     return Example(f"line-{line}" if line else "document", tokens, None, speakers, line=line)
@@ -369,7 +357,7 @@ def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[
 
 
 TASK = Task(
-    name=NAME,
+    name="coref",
     version="2",
     title="Coreference: which mentions in a document mean the same",
     metric="f1",
@@ -388,6 +376,6 @@ TASK = Task(
     record=record,
     unlabelled=unlabelled,
     of_text=of_text,
-    read_all=read_all,
+    read_all=partial(read, unlabelled=True),
     check=check,
 )

@@ -6,13 +6,14 @@ A mask is True on the tokens of a sentence and False on the padding after them; 
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from elmo_lab.tasks.tagging import Span, spans, tags_of_type
+from elmo_lab.tasks.tagging import Span, TagPrediction, spans, tags_of_type
 
 FORBIDDEN = -1e6
 """The score of a forbidden transition, which is finite, so that sums of it stay finite."""
@@ -186,6 +187,19 @@ def _span_probability(
     else:
         rest = end[last]
     return float((total + rest - torch.logsumexp(before[length - 1] + end, 0)).exp())
+
+
+def best_tags(
+    emissions: Float[Tensor, "B T K"],
+    mask: Bool[Tensor, "B T"],
+    transitions: Transitions,
+    names: Sequence[str],
+    probable: bool = False,
+) -> list[TagPrediction]:
+    """Returns the highest-scoring tags of each sentence, by name and, if `probable`, the probability of each span."""
+    rows = [[names[tag] for tag in row] for row in viterbi(emissions, mask, transitions)]
+    known = span_probabilities(emissions, mask, transitions, names, rows) if probable else repeat((), len(rows))
+    return [TagPrediction(tuple(tags), probabilities) for tags, probabilities in zip(rows, known, strict=True)]
 
 
 def viterbi(emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"], transitions: Transitions) -> list[list[int]]:

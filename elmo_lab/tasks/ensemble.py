@@ -10,11 +10,12 @@ import numpy as np
 from elmo_lab.tasks.tagging import spans
 
 
-def mean_probabilities(members: Sequence[Sequence[Sequence[float]]]) -> list[tuple[float, ...]]:
-    """Averages the class probabilities of each example over the members."""
+def mean_probabilities(members: Sequence[Sequence[Any]]) -> list[tuple[float, ...]]:
+    """Averages the `probabilities` of the members' predictions for each example."""
     if not members or not members[0]:
         return []
-    return [tuple(row) for row in np.mean(np.array(members, np.float64), axis=0).tolist()]
+    rows = [[prediction.probabilities for prediction in member] for member in members]
+    return [tuple(row) for row in np.mean(np.array(rows, np.float64), axis=0).tolist()]
 
 
 def mean_of_spans(chosen: Sequence[str], members: Sequence[tuple[Sequence[str], Sequence[float]]]) -> tuple[float, ...]:

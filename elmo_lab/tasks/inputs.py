@@ -21,7 +21,7 @@ from elmo.model.char_cnn import CharCnn
 from elmo.model.config import BiLMConfig, CharCnnConfig
 from elmo.model.scalar_mix import ScalarMix
 from elmo.text.characters import encode_words
-from elmo.text.given import check_tokens
+from elmo.text.given import token_lists
 from elmo.types import Batch
 
 PADDING, UNKNOWN = 0, 1
@@ -181,7 +181,7 @@ class Collator:
     """`elmo.text.batching.to_batch` with the biLM's arguments, which a biLM trained with the network needs."""
 
     def __call__(self, sentences: Sequence[Sequence[str]]) -> Tokens:
-        check_tokens(sentences)
+        sentences = token_lists(sentences)
         lengths = np.array([len(sentence) for sentence in sentences], np.int64)
         mask = np.arange(max(1, lengths.max(initial=0))) < lengths[:, None]
         tokens = [token for sentence in sentences for token in sentence]

@@ -8,6 +8,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,17 @@ from torch import Tensor, nn
 
 from elmo.config import ConfigError, check_range, check_sizes
 from elmo.errors import InputError
-from elmo.text.given import check_tokens
 from elmo.text.records import suffix_of
 from elmo.text.tokenizer import Tokenizer
-from elmo_lab.tasks import readers, readers_columns, scores
-from elmo_lab.tasks.crf import Crf, bio_transitions, span_probabilities
+from elmo_lab.tasks import readers, scores
+from elmo_lab.tasks.crf import Crf, best_tags, bio_transitions
 from elmo_lab.tasks.ensemble import mean_of_spans
 from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.layers import BiLstm
+from elmo_lab.tasks.readers_columns import TaggedSentence, write_conll
+from elmo_lab.tasks.readers_columns import read_entities as read
 from elmo_lab.tasks.tagging import TagLabels, TagPrediction, bio_tags, spans, tags_of
 from elmo_lab.tasks.task import Task
-
-NAME = "ner"
 
 
 @dataclass(frozen=True)
@@ -47,27 +47,8 @@ class NerConfig:
         check_range(self, ("dropout",), 0, 1, "model.")
 
 
-@dataclass(frozen=True)
-class NerExample:
-    """A sentence with its tags, if they are known."""
-
-    tokens: tuple[str, ...]
-    tags: tuple[str, ...] | None = None
-    """The BIO tags; None if they are unknown."""
-    lines: tuple[int, ...] = ()
-    """The line of each token in the file."""
-
-
-def read(path: Path) -> list[NerExample]:
-    """Reads the sentences of a file of columns, CoNLL-2012, or JSON lines with `tokens` and `tags` (docs/files.md)."""
-    return [NerExample(found.tokens, found.tags, found.lines) for found in readers_columns.read_entities(path)]
-
-
-def read_all(path: Path) -> list[NerExample]:
-    """Reads like `read`, but tags are neither needed nor read, and CoNLL-U (`.conllu`) is read, too."""
-    return [
-        NerExample(found.tokens, None, found.lines) for found in readers_columns.read_entities(path, unlabelled=True)
-    ]
+NerExample = TaggedSentence
+"""A sentence, and its BIO tags if they are known."""
 
 
 def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[NerExample]:
@@ -77,9 +58,8 @@ def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[N
 
 def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> NerExample:
     """Makes an unlabelled example of one sentence."""
-    check_tokens(sentences)
     if len(sentences) != 1:
-        raise InputError(f"{len(sentences)} tab-separated sentences; an example of {NAME} is one sentence")
+        raise InputError(f"{len(sentences)} tab-separated sentences; an example of ner is one sentence")
     return NerExample(tuple(sentences[0]))
 
 
@@ -138,15 +118,11 @@ class NerModel(nn.Module):
 
     def decode(self, tokens: Tokens, examples: Sequence[NerExample]) -> list[TagPrediction]:
         """Predicts the best tags that BIO allows."""
-        best = self.crf.viterbi(self(tokens), tokens.mask)
-        return [TagPrediction(tuple(self.tags[tag] for tag in tags)) for tags in best]
+        return best_tags(self(tokens), tokens.mask, self.crf.transitions(), self.tags)
 
     def decode_probable(self, tokens: Tokens, examples: Sequence[NerExample]) -> list[TagPrediction]:
         """Predicts like `decode`, with the probability of every span."""
-        emissions = self(tokens)
-        best = [[self.tags[tag] for tag in tags] for tags in self.crf.viterbi(emissions, tokens.mask)]
-        known = span_probabilities(emissions, tokens.mask, self.crf.transitions(), self.tags, best)
-        return [TagPrediction(tuple(tags), each) for tags, each in zip(best, known, strict=True)]
+        return best_tags(self(tokens), tokens.mask, self.crf.transitions(), self.tags, probable=True)
 
     def _gold(self, tokens: Tokens, examples: Sequence[NerExample]) -> Int[Tensor, "B T"]:
         ids = {tag: number for number, tag in enumerate(self.tags)}
@@ -202,11 +178,11 @@ def write(path: Path, examples: Sequence[NerExample | None], predictions: Sequen
         return
     pairs = zip(examples, predictions, strict=True)
     rows = [() if example is None else (example.tokens, prediction.tags) for example, prediction in pairs]
-    readers_columns.write_conll(path, rows)
+    write_conll(path, rows)
 
 
 TASK = Task(
-    name=NAME,
+    name="ner",
     version="1",
     title="Named entities: spans of tokens with a type",
     metric="f1",
@@ -225,7 +201,7 @@ TASK = Task(
     record=record,
     unlabelled=unlabelled,
     of_text=of_text,
-    read_all=read_all,
+    read_all=partial(read, unlabelled=True),
     check=check,
     is_of_sentences=True,
 )

@@ -34,12 +34,12 @@ Row = tuple[int, list[str]]
 
 @dataclass(frozen=True)
 class TaggedSentence:
-    """A sentence of a column file."""
+    """A sentence of a file, with its tags if they are known."""
 
     tokens: tuple[str, ...]
-    tags: tuple[str, ...] | None
-    """The BIO tags; None if no tag column was requested."""
-    lines: tuple[int, ...]
+    tags: tuple[str, ...] | None = None
+    """The BIO tags; None if they are unknown or were not requested."""
+    lines: tuple[int, ...] = ()
     """The line of every token, counted from 1."""
 
 
@@ -56,7 +56,7 @@ def read_tagged(path: Path, unlabelled: bool = False) -> list[TaggedSentence]:
     if _is_numbered(sentences):
         whole = ([row for row in rows if not PART_OF_WORD.fullmatch(row[1][0])] for rows in sentences)
         sentences = [rows for rows in whole if rows]
-        tokens, tags = 1, _tag_column(sentences, 1)
+        tokens, tags = 1, _tag_column(sentences)
     elif _width(sentences) == 2 and _only_tags(sentences, 0) and not _only_tags(sentences, 1):
         tokens, tags = 1, 0
     return _tagged(path, sentences, tokens, None if unlabelled else tags, irregular)
@@ -65,18 +65,18 @@ def read_tagged(path: Path, unlabelled: bool = False) -> list[TaggedSentence]:
 def read_entities(path: Path, unlabelled: bool = False) -> list[TaggedSentence]:
     """Reads the sentences of a file with named entities: columns (`read_tagged`), CoNLL-2012, or JSON lines.
 
-    JSON lines have `tokens`, and `tags`, `ner_tags` or `labels`: a list of the names of tags. With `unlabelled`, tags
-    are neither needed nor read, and CoNLL-U (`.conllu`) is read, too.
+    JSON lines have `tokens`, and `tags`, `ner_tags` or `labels`: a list of the names of tags (docs/files.md). With
+    `unlabelled`, tags are neither needed nor read, and CoNLL-U (`.conllu`) is read, too.
     """
     if unlabelled and suffix_of(path) == ".conllu":
         lines = (line for _, line in numbered_lines(path))
-        return [TaggedSentence(tuple(record.tokens), None, ()) for record in read_conllu(lines, path)]
+        return [TaggedSentence(tuple(record.tokens)) for record in read_conllu(lines, path)]
     first = next((line for _, line in numbered_lines(path) if line.strip(BLANK)), "")
     irregular = IrregularPlaces(path)
     if conll2012.is_begin(first) and unlabelled:
         every = conll2012.read_documents(path, irregular)
         words = (tuple(rows.cells(each, 1)) for rows in every for each in rows.sentences)
-        found = [TaggedSentence(tokens, None, ()) for tokens in words]
+        found = [TaggedSentence(tokens) for tokens in words]
     elif conll2012.is_begin(first):
         found = [
             TaggedSentence(tuple(words), tags, tuple(lines))
@@ -297,9 +297,9 @@ def _counts(sentences: list[list[str]]) -> bool:
     return numbered and any(len(each) > 1 for each in sentences)
 
 
-def _tag_column(sentences: list[list[Row]], after: int) -> int:
-    """The first column after `after` that has only tags, or the last column if none has."""
-    return next((place for place in range(after + 1, _width(sentences)) if _only_tags(sentences, place)), -1)
+def _tag_column(sentences: list[list[Row]]) -> int:
+    """The first column after the number and the token that has only tags, or the last column if none has."""
+    return next((place for place in range(2, _width(sentences)) if _only_tags(sentences, place)), -1)
 
 
 def _width(sentences: list[list[Row]]) -> int:

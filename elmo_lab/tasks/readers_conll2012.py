@@ -58,13 +58,15 @@ class ColumnDocument:
 
 
 @dataclass(frozen=True)
-class TaggedPredicate:
-    """A predicate and the BIO tags of its sentence."""
+class Predicate:
+    """A predicate and the roles of its sentence's tokens."""
 
     index: int
+    """The predicate's token."""
     tags: tuple[str, ...] | None
-    lemma: str
-    roleset: str
+    """The BIO tags, with V for the predicate itself; None if the file has no tags."""
+    lemma: str = ""
+    roleset: str = ""
 
 
 def is_begin(line: str) -> bool:
@@ -123,7 +125,7 @@ def document_entities(path: Path, irregular: IrregularPlaces) -> Iterator[tuple[
 
 def read_predicates(
     path: Path, irregular: IrregularPlaces, unlabelled: bool = False
-) -> Iterator[tuple[int, str, list[str], Iterator[TaggedPredicate]]]:
+) -> Iterator[tuple[int, str, list[str], Iterator[Predicate]]]:
     """Reads the first line, a name, the words and the predicates of every sentence; no arguments with `unlabelled`."""
     for document in read_documents(path, irregular):
         for number, rows in enumerate(document.sentences):
@@ -133,7 +135,7 @@ def read_predicates(
 
 def _predicates(
     path: Path, document: ColumnDocument, rows: list[Row], irregular: IrregularPlaces, unlabelled: bool
-) -> Iterator[TaggedPredicate]:
+) -> Iterator[Predicate]:
     width = len(rows[0][1])
     for column in range(ARGUMENTS, width - 1 - document.number if document.first == 0 else 0):
         cells, tags = document.cells(rows, column), None
@@ -147,7 +149,7 @@ def _predicates(
             irregular.note("a column of arguments without its predicate (V*), left out", rows[0][0])
             continue
         lemma, roleset = (document.cells(rows, place)[verb] for place in (LEMMA, FRAMESET))
-        yield TaggedPredicate(verb, tags, *("" if each in NOTHING else each for each in (lemma, roleset)))
+        yield Predicate(verb, tags, *("" if each in NOTHING else each for each in (lemma, roleset)))
 
 
 def _spans(path: Path, rows: list[Row], cells: list[str]) -> list[Span]:

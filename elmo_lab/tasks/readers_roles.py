@@ -1,6 +1,5 @@
 """Reads and writes semantic roles: JSON lines of this program and of AllenNLP, `|||` lines, CoNLL-2012."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,22 +10,11 @@ from elmo.text.lines import numbered_lines
 from elmo.text.tokenizer import split_at_spaces
 from elmo_lab.tasks import readers_conll2012 as conll2012
 from elmo_lab.tasks.readers import json_records, strings_field, tokens_field, with_noun
+from elmo_lab.tasks.readers_conll2012 import Predicate
 from elmo_lab.tasks.tagging import is_tag, to_bio
 
 BAR = "|||"
 VERB = "B-V"
-
-
-@dataclass(frozen=True)
-class Predicate:
-    """A predicate and the roles of its sentence's tokens."""
-
-    index: int
-    """The predicate's token."""
-    tags: tuple[str, ...] | None
-    """The BIO tags, with V for the predicate itself; None if the file has no tags."""
-    lemma: str = ""
-    roleset: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,7 +43,10 @@ def read_roles(path: Path, unlabelled: bool = False) -> list[Roles]:
     irregular = IrregularPlaces(path)
     first = next((line for _, line in numbered_lines(path) if line.strip()), "")
     if conll2012.is_begin(first):
-        found = [_of_columns(*sentence) for sentence in conll2012.read_predicates(path, irregular, unlabelled)]
+        found = [
+            Roles(tuple(tokens), tuple(predicates), line, name)
+            for line, name, tokens, predicates in conll2012.read_predicates(path, irregular, unlabelled)
+        ]
     elif first and not first.lstrip().startswith(("{", "[")) and BAR not in first:
         raise InputError(
             f"{path}: line 1 is {first[:40]!r}; JSON lines, `2 My cats love hats . ||| O B-A0 B-V B-A1 O`, or"
@@ -77,11 +68,6 @@ def as_record(sentence: Roles) -> dict[str, Any]:
     """Returns a sentence as a JSON object."""
     name = {"id": sentence.id} if sentence.id else {}
     return name | {"tokens": sentence.tokens, "props": [_prop(predicate) for predicate in sentence.predicates]}
-
-
-def _of_columns(line: int, name: str, tokens: list[str], found: Iterator[conll2012.TaggedPredicate]) -> Roles:
-    predicates = tuple(Predicate(each.index, each.tags, each.lemma, each.roleset) for each in found)
-    return Roles(tuple(tokens), predicates, line, name)
 
 
 def _of_line(path: Path, number: int, line: str, irregular: IrregularPlaces, unlabelled: bool) -> Roles:

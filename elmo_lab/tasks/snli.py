@@ -9,6 +9,7 @@ maximum over each sentence. ELMo at the output is concatenated to the first biLS
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from torch.nn import functional
 
 from elmo.config import check_range, check_sizes
 from elmo.errors import InputError
-from elmo.text.given import check_tokens
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo_lab.tasks.ensemble import mean_probabilities
 from elmo_lab.tasks.inputs import Inputs, Tokens
@@ -28,8 +28,6 @@ from elmo_lab.tasks.readers import write_predictions
 from elmo_lab.tasks.readers_pairs import SNLI_LABELS, Pair, as_record, read_snli
 from elmo_lab.tasks.scores import accuracy, label_scores
 from elmo_lab.tasks.task import Task
-
-NAME = "snli"
 
 
 @dataclass(frozen=True)
@@ -80,23 +78,14 @@ class SnliPrediction:
     """The probability of each class, in the order of `SNLI_LABELS`."""
 
 
-def read(path: Path) -> list[SnliExample]:
+def read(path: Path, unlabelled: bool = False) -> list[SnliExample]:
     """Reads the pairs of a file of SNLI's JSON lines, and tokenises them by spaCy's rules for English.
 
     Pairs with the gold_label "-" (no agreement among annotators) are omitted, as they can be neither learned from nor
-    scored.
+    scored; with `unlabelled`, all pairs are kept.
     """
-    return _examples(read_snli(path))
-
-
-def read_all(path: Path) -> list[SnliExample]:
-    """Reads like `read`, but keeps pairs without a label."""
-    return _examples(read_snli(path, unlabelled=True))
-
-
-def _examples(pairs: Sequence[Pair]) -> list[SnliExample]:
     tokens = Tokenizer(TextConfig()).tokens
-    return [_example(pair, tokens) for pair in pairs]
+    return [_example(pair, tokens) for pair in read_snli(path, unlabelled)]
 
 
 def _example(pair: Pair, tokens: Callable[[str], list[str]]) -> SnliExample:
@@ -119,7 +108,6 @@ def sentences(example: SnliExample) -> list[list[str]]:
 
 def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> SnliExample:
     """Makes an unlabelled pair of a premise and a hypothesis."""
-    check_tokens(sentences)
     if len(sentences) != 2:
         raise InputError(f"{len(sentences)} tab-separated sentences; premise, tab, hypothesis is expected")
     premise, hypothesis = sentences
@@ -217,8 +205,7 @@ def by_label(
 
 def combine(members: Sequence[Sequence[SnliPrediction]]) -> list[SnliPrediction]:
     """Predicts the likeliest class by the mean of the members' probabilities."""
-    means = mean_probabilities([[prediction.probabilities for prediction in member] for member in members])
-    return [_prediction(mean) for mean in means]
+    return [_prediction(mean) for mean in mean_probabilities(members)]
 
 
 def record(example: SnliExample, prediction: SnliPrediction) -> dict[str, Any]:
@@ -237,7 +224,7 @@ def write(path: Path, examples: Sequence[SnliExample | None], predictions: Seque
 
 
 TASK = Task(
-    name=NAME,
+    name="snli",
     version="1",
     title="Entailment: what a premise says of a hypothesis",
     metric="accuracy",
@@ -256,6 +243,6 @@ TASK = Task(
     record=record,
     unlabelled=unlabelled,
     of_text=of_text,
-    read_all=read_all,
+    read_all=partial(read, unlabelled=True),
     check=check,
 )

@@ -5,10 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from elmo.embedding.budget import parse_bytes
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
 from elmo.formats.opened import OpenedModel, open_model
-from elmo_lab.tasks.cache import CacheConfig, LayerCache, limit_of, open_cache
+from elmo_lab.tasks.cache import CacheConfig, LayerCache, open_cache
 from elmo_lab.tasks.inputs import Collator, InputConfig
 
 Sentences = Sequence[Sequence[str]]
@@ -35,16 +36,14 @@ def make_collator(
 
 def layer_cache(source: OpenedModel, config: CacheConfig) -> LayerCache:
     """Opens the layer cache of a frozen biLM, which reads layers from disk, or from the model for new sentences."""
-    model = source.model
-    embedder = Embedder(model.bilm(), text=model.text, vocabulary=model.inputs)
-    return open_cache(config, source.sha256, embedder)
+    return open_cache(config, source.sha256, Embedder.of(source.model))
 
 
 def store_layers(collate: Collator, sentences: Sentences, config: CacheConfig, progress: Progress | None = None) -> int:
     """Stores the layers of these sentences if the collator has a cache; returns the number of new tokens."""
     if not isinstance(collate.layers_of, LayerCache) or not config.enabled:
         return 0
-    return collate.layers_of.add(sentences, limit_of(config), progress)
+    return collate.layers_of.add(sentences, parse_bytes(config.limit), progress)
 
 
 def check_same(source: OpenedModel, card: dict[str, Any], folder: Path) -> None:

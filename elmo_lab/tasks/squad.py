@@ -16,6 +16,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +28,6 @@ from torch.nn import functional
 from elmo.config import check_range, check_sizes
 from elmo.errors import InputError
 from elmo.model.affine import Affine
-from elmo.text.given import check_tokens
 from elmo.text.records import suffix_of, token_offsets
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo_lab.tasks.inputs import Inputs, Tokens
@@ -38,7 +38,6 @@ from elmo_lab.tasks.scores import squad_scores
 from elmo_lab.tasks.squad_attention import BiAttention, SelfAttention
 from elmo_lab.tasks.task import Task
 
-NAME = "squad"
 QUESTION_WORDS = ("who", "whom", "whose", "what", "which", "when", "where", "why", "how")
 
 
@@ -106,17 +105,11 @@ class Bounds(NamedTuple):
     last: Float[Tensor, "B T"]
 
 
-def read(path: Path) -> list[SquadExample]:
-    """Reads and tokenises the questions of a SQuAD file, or of the Hub's JSON lines, by spaCy's rules for English."""
-    return _examples(path)
+def read(path: Path, unlabelled: bool = False) -> list[SquadExample]:
+    """Reads and tokenises the questions of a SQuAD file, or of the Hub's JSON lines, by spaCy's rules for English.
 
-
-def read_all(path: Path) -> list[SquadExample]:
-    """Reads like `read`, but answers are neither needed nor read, and all questions are kept."""
-    return _examples(path, unlabelled=True)
-
-
-def _examples(path: Path, unlabelled: bool = False) -> list[SquadExample]:
+    With `unlabelled`, answers are neither needed nor read, and all questions are kept.
+    """
     found = read_squad(path, Tokenizer(TextConfig()).tokens, unlabelled)
     return [SquadExample(question.tokens, question.passage, question.answers, question.id) for question in found]
 
@@ -126,7 +119,6 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> SquadExampl
 
     The id of the example is the number of its line.
     """
-    check_tokens(sentences)
     if len(sentences) != 2:
         raise InputError(f"{len(sentences)} tab-separated sentences; question, tab, passage is expected")
     question, passage = map(tuple, sentences)
@@ -321,7 +313,7 @@ def _mean(members: Sequence[SquadPrediction]) -> SquadPrediction:
 
 
 TASK = Task(
-    name=NAME,
+    name="squad",
     version="1",
     title="Question answering: the span of a passage that answers",
     metric="f1",
@@ -340,7 +332,7 @@ TASK = Task(
     record=record,
     unlabelled=unlabelled,
     of_text=of_text,
-    read_all=read_all,
+    read_all=partial(read, unlabelled=True),
     check=check,
     training=training,
 )

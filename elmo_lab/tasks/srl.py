@@ -9,6 +9,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -19,20 +20,17 @@ from torch import Tensor, nn
 
 from elmo.config import MOST_LAYERS, check_range, check_sizes
 from elmo.errors import InputError, is_number
-from elmo.text.given import check_tokens
 from elmo.text.lines import numbered_lines
 from elmo.text.records import read_conllu_columns, suffix_of
 from elmo.text.tokenizer import Tokenizer
 from elmo_lab.tasks import readers, scores
 from elmo_lab.tasks import readers_roles as roles
-from elmo_lab.tasks.crf import bio_transitions, span_probabilities, viterbi
+from elmo_lab.tasks.crf import best_tags, bio_transitions
 from elmo_lab.tasks.ensemble import mean_of_spans
 from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.interleaved import InterleavedLstm
 from elmo_lab.tasks.tagging import TagLabels, TagPrediction, bio_tags
 from elmo_lab.tasks.task import Task
-
-NAME = "srl"
 
 Verbs = Callable[[Sequence[str]], list[int]]
 """A function that finds the tokens of a sentence that are predicates."""
@@ -74,23 +72,17 @@ class SrlExample:
     """The number of the sentence's line, from 1. Examples of one sentence share it, and are written as one line."""
 
 
-def read(path: Path) -> list[SrlExample]:
-    """Reads the predicates of a file; sentences without a predicate give no example."""
-    return [example for example in _of_file(path) if example.predicate is not None]
+def read(path: Path, unlabelled: bool = False) -> list[SrlExample]:
+    """Reads the predicates of a file; sentences without a predicate give no example.
 
-
-def read_all(path: Path) -> list[SrlExample]:
-    """Reads like `read`, but keeps sentences without a predicate, and needs no tags, nor does it read them.
-
-    In CoNLL-U, the verbs are the predicates.
+    With `unlabelled`, such sentences are kept, and tags are neither needed nor read. In CoNLL-U, the verbs are the
+    predicates.
     """
-    return _of_file(path, unlabelled=True)
-
-
-def _of_file(path: Path, unlabelled: bool = False) -> list[SrlExample]:
     if suffix_of(path) == ".conllu":
-        return _of_conllu(path)
-    return [example for sentence in roles.read_roles(path, unlabelled) for example in _examples(sentence)]
+        found = _of_conllu(path)
+    else:
+        found = [example for sentence in roles.read_roles(path, unlabelled) for example in _examples(sentence)]
+    return [example for example in found if unlabelled or example.predicate is not None]
 
 
 def _of_conllu(path: Path) -> list[SrlExample]:
@@ -139,7 +131,6 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> SrlExample:
 
     The example has no line, so that consecutive predicates of one sentence are written together.
     """
-    check_tokens(sentences)
     tokens, *rest = map(tuple, sentences) if sentences else ((),)
     if len(rest) != 1 or len(rest[0]) != 1 or not is_number(rest[0][0]):
         raise InputError("a sentence, a tab and the index of the predicate's token (from 0) are expected")
@@ -209,15 +200,11 @@ class SrlModel(nn.Module):
 
     def decode(self, tokens: Tokens, examples: Sequence[SrlExample]) -> list[TagPrediction]:
         """Predicts the best tags that BIO allows."""
-        rows = viterbi(self(tokens, examples), tokens.mask, self._rules)
-        return [TagPrediction(tuple(self.labels.tags[tag] for tag in row)) for row in rows]
+        return best_tags(self(tokens, examples), tokens.mask, self._rules, self.labels.tags)
 
     def decode_probable(self, tokens: Tokens, examples: Sequence[SrlExample]) -> list[TagPrediction]:
         """Predicts like `decode`, with the probability of every chunk among the tags that BIO allows."""
-        logits, names = self(tokens, examples), self.labels.tags
-        best = [[names[tag] for tag in row] for row in viterbi(logits, tokens.mask, self._rules)]
-        known = span_probabilities(logits, tokens.mask, self._rules, names, best)
-        return [TagPrediction(tuple(tags), each) for tags, each in zip(best, known, strict=True)]
+        return best_tags(self(tokens, examples), tokens.mask, self._rules, self.labels.tags, probable=True)
 
     def _gold(self, example: SrlExample) -> list[int]:
         assert example.tags is not None, "an example without tags cannot be learned from"
@@ -266,8 +253,7 @@ def _vote(votes: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
         for place, tag in enumerate(member):
             counts[0, place, rows[tag]] += 1.0 if number else 1.0 + 0.5 / len(member)
     mask = torch.ones(counts.shape[:2], dtype=torch.bool)
-    best = viterbi(counts, mask, bio_transitions(tags))[0]
-    return tuple(tags[row] for row in best)
+    return best_tags(counts, mask, bio_transitions(tags), tags)[0].tags
 
 
 def write(path: Path, examples: Sequence[SrlExample | None], predictions: Sequence[Any]) -> None:
@@ -308,7 +294,7 @@ def _roles(example: SrlExample, prediction: TagPrediction) -> list[roles.Predica
 
 
 TASK = Task(
-    name=NAME,
+    name="srl",
     version="1",
     title="Semantic roles: who did what to whom",
     metric="f1",
@@ -327,7 +313,7 @@ TASK = Task(
     record=record,
     unlabelled=unlabelled,
     of_text=of_text,
-    read_all=read_all,
+    read_all=partial(read, unlabelled=True),
     check=check,
     with_predicates=with_predicates,
     is_of_sentences=True,

@@ -9,6 +9,7 @@ have maxout layers with batch normalisation. A second biLSTM reads ELMo at the o
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from torch.nn import functional
 
 from elmo.config import check_range, check_sizes
 from elmo.errors import InputError
-from elmo.text.given import check_tokens
 from elmo.text.records import suffix_of
 from elmo.text.tokenizer import Tokenizer
 from elmo_lab.tasks.ensemble import mean_probabilities
@@ -40,7 +40,6 @@ from elmo_lab.tasks.readers_trees import Node, Tree, read_trees, write_trees
 from elmo_lab.tasks.scores import accuracy, label_scores
 from elmo_lab.tasks.task import Task
 
-NAME = "sst5"
 CLASSES = ("very negative", "negative", "neutral", "positive", "very positive")
 """The names of the labels in trees, from 0 to 4."""
 NEUTRAL = 2
@@ -97,16 +96,14 @@ class Sst5Prediction:
     """The probability of each class."""
 
 
-def read(path: Path) -> list[Sst5Example]:
-    """Reads the trees of a file such as the treebank's `train.txt`. Raises InputError for a broken tree."""
-    return [Sst5Example(tree.tokens, tree.nodes[0].label, tree.nodes) for tree in read_trees(path, len(CLASSES))]
+def read(path: Path, unlabelled: bool = False) -> list[Sst5Example]:
+    """Reads the trees of a file such as the treebank's `train.txt`. Raises InputError for a broken tree.
 
-
-def read_all(path: Path) -> list[Sst5Example]:
-    """Reads like `read`, but sentences need no label, and a tree may have others."""
+    With `unlabelled`, sentences need no label, and a tree may have others.
+    """
     return [
         Sst5Example(tree.tokens, tree.nodes[0].label if tree.nodes else None, tree.nodes)
-        for tree in read_trees(path, len(CLASSES), unlabelled=True)
+        for tree in read_trees(path, len(CLASSES), unlabelled)
     ]
 
 
@@ -132,9 +129,8 @@ def _phrases(example: Sst5Example, at_least: int) -> list[Sst5Example]:
 
 def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Sst5Example:
     """Makes an unlabelled example of one sentence."""
-    check_tokens(sentences)
     if len(sentences) != 1:
-        raise InputError(f"{len(sentences)} tab-separated sentences; an example of {NAME} is one sentence")
+        raise InputError(f"{len(sentences)} tab-separated sentences; an example of sst5 is one sentence")
     return Sst5Example(tuple(sentences[0]))
 
 
@@ -221,8 +217,7 @@ def by_label(
 
 def combine(members: Sequence[Sequence[Sst5Prediction]]) -> list[Sst5Prediction]:
     """Predicts the likeliest class by the mean of the members' probabilities."""
-    means = mean_probabilities([[prediction.probabilities for prediction in member] for member in members])
-    return [_prediction(mean) for mean in means]
+    return [_prediction(mean) for mean in mean_probabilities(members)]
 
 
 def record(example: Sst5Example, prediction: Sst5Prediction) -> dict[str, Any]:
@@ -257,7 +252,7 @@ def _below(example: Sst5Example) -> tuple[Node, ...]:
 
 
 TASK = Task(
-    name=NAME,
+    name="sst5",
     version="3",
     title="Sentiment of a sentence, in five classes",
     metric="accuracy",
@@ -276,6 +271,6 @@ TASK = Task(
     record=record,
     unlabelled=unlabelled,
     of_text=of_text,
-    read_all=read_all,
+    read_all=partial(read, unlabelled=True),
     training=training,
 )

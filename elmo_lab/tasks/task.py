@@ -21,7 +21,10 @@ Place = Literal["paper", "input", "output", "both"]
 
 @runtime_checkable
 class TaskModel(Protocol):
-    """The network of a task: an nn.Module that keeps its `inputs` and has these two methods."""
+    """The network of a task: an nn.Module that keeps its `inputs` and has these two methods.
+
+    A network whose probabilities take time has a third, `decode_probable`: it decodes with the probabilities.
+    """
 
     inputs: Inputs
 

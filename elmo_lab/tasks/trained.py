@@ -25,6 +25,7 @@ from elmo.errors import InputError
 from elmo.formats.opened import OpenedModel, open_model
 from elmo.machine import usable_device
 from elmo.model.config import BiLMConfig
+from elmo.text.given import token_lists
 from elmo.text.tokenizer import TextConfig
 from elmo.text.word_vectors import check_file
 from elmo_lab.tasks import task as tasks
@@ -223,10 +224,10 @@ def check_one_task(members: Sequence[TrainedTask]) -> None:
 
 
 def example_of(task: Task, given: Any) -> Any:
-    """Makes an unlabelled example of token lists; an example is returned as it is."""
+    """Makes an unlabelled example of token lists; an example is returned as it is. Raises InputError for a string."""
     if not isinstance(given, list | tuple | str):
         return given
-    return task.unlabelled(given if given and isinstance(given[0], list | tuple) else [given])
+    return task.unlabelled(token_lists(given if given and isinstance(given[0], list | tuple) else [given]))
 
 
 def build_network(

@@ -130,11 +130,7 @@ def train_cove(config: CoveConfig, resume: bool = False, quiet: bool = False) ->
 
 def read_record(folder: Path) -> CoveConfig:
     """Reads the settings of a run."""
-    file = folder / RECORD
-    try:
-        return read_settings(CoveConfig, file, "config")
-    except FileNotFoundError as error:
-        raise InputError(f"{file}: no such file, so there is no run to resume; omit --resume to start one") from error
+    return read_settings(CoveConfig, folder / RECORD, "config")
 
 
 def check_output(folder: Path, record: dict[str, Any], resume: bool) -> None:

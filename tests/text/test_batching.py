@@ -10,7 +10,7 @@ from refusals import refused
 
 from elmo.text.batching import batch_to_ids, by_length, to_batch
 from elmo.text.characters import encode_words
-from elmo.text.given import check_tokens, token_lists
+from elmo.text.given import token_lists
 from elmo.text.marks import BOS, EOS
 
 SENTENCES = st.lists(st.lists(st.text(min_size=1, max_size=4), max_size=6), max_size=5)
@@ -51,7 +51,7 @@ def test_a_string_is_no_list_of_tokens():
     with refused("'two words'", "string"):
         batch_to_ids("two words")
     with refused("sentence 0", "3"):
-        check_tokens([[3]])
+        token_lists([[3]])
 
 
 @pytest.mark.parametrize("sentences", [[{"a", "b"}], [{"a": 1}], {("a", "b")}, {"a": ["b"]}, [["c"], frozenset("ab")]])

@@ -306,7 +306,7 @@ def test_own_files_take_the_place_of_all_of_a_recipes(tmp_path: Path, name: str)
         (["train", "ner", "--train", "a", "--dev", "b"], "--output is missing"),
         (["train", "ner", "--train", "a", "--dev", "b", "--output", "c"], "a: no such file"),
         (["train", "ner", "--resume"], "--resume needs --output"),
-        (["train", "ner", "--output", "c", "--resume"], "c: holds no run yet; omit --resume"),
+        (["train", "ner", "--output", "c", "--resume"], "no run to resume; omit --resume"),
         (
             ["train", "ner", "--train", "a", "--dev", "b", "--output", "c", "elmo=everywhere"],
             "inputs.elmo is 'everywhere'",

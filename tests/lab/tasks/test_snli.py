@@ -41,7 +41,7 @@ def test_pairs_without_agreement_are_left_out(path) -> None:
     assert [example.label for example in examples] == ["entailment", "contradiction", "neutral"]
     assert examples[1].hypothesis == ("It", "'s", "dry", ".")
     assert snli.sentences(examples[2]) == [["Go", "!"], ["She", "is", "late", "for", "the", "ferry", "."]]
-    every = snli.read_all(path)  # to predict for: no line is lost
+    every = snli.read(path, unlabelled=True)  # to predict for: no line is lost
     assert [example.label for example in every] == [None] * 4
     assert [example.line for example in every] == [1, 2, 3, 4]
 

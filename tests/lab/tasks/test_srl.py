@@ -143,9 +143,9 @@ def test_sentences_without_a_predicate_are_read_for_prediction_alone(tmp_path: P
     lines = [{"tokens": ["Rain"], "props": []}, {"tokens": ["Run"], "props": [{"pred": 0, "tags": ["B-V"]}]}]
     path.write_text("".join(json.dumps(line) + "\n" for line in [*lines, {"id": "x", **lines[0]}]), encoding="utf-8")
     assert [example.tokens for example in srl.read(path)] == [("Run",)]
-    everything = srl.read_all(path)
+    everything = srl.read(path, unlabelled=True)
     srl.write(out, everything, [TagPrediction(("B-V",))] * 3)
-    assert srl.read_all(out) == everything
+    assert srl.read(out, unlabelled=True) == everything
     assert json.loads(out.read_text(encoding="utf-8").splitlines()[2]) == {"id": "x", "tokens": ["Rain"], "props": []}
 
 

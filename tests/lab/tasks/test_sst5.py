@@ -133,7 +133,7 @@ def test_written_trees_have_the_predictions_at_their_roots(examples, tmp_path) -
 def test_labelled_text_without_trees_is_written_as_trees(tmp_path) -> None:
     path, out = tmp_path / "in.jsonl", tmp_path / "out.txt"
     path.write_text('{"text": "Rather dry .", "label": 1}\n{"text": " ", "label": 2}\n{"text": "Fine", "label": 3}\n')
-    examples = sst5.read_all(path)
+    examples = sst5.read(path, unlabelled=True)
     sst5.write(out, examples, predictions(0, 2, 4))
     assert [(each.tokens, each.label) for each in sst5.read(out)] == [(("Rather", "dry", "."), 0), (("Fine",), 4)]
     assert out.read_text().splitlines()[1] == ""
@@ -145,7 +145,7 @@ def test_prediction_needs_none_of_the_labels_of_a_tree(tmp_path) -> None:
     path.write_text("(6 (2 Rather) (2 dry))\n(1 (9 Fine) (2 bread))\n(1 (2 Old) (2 bread))\n")
     with refused(path, "line 1", "0 to 4"):
         sst5.read(path)
-    examples = sst5.read_all(path)
+    examples = sst5.read(path, unlabelled=True)
     assert [(each.tokens, each.label) for each in examples] == [
         (("Rather", "dry"), None), (("Fine", "bread"), None), (("Old", "bread"), 1)
     ]  # fmt: skip

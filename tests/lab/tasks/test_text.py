@@ -99,7 +99,7 @@ def test_files_without_labels_are_read(runs: Path, tmp_path: Path, name: str) ->
         assert len(examples) == 2, file
         assert len(network(examples)) == 2
     if name == "srl":
-        assert [each.predicate for each in srl.read_all(tmp_path / "b.conllu")] == [1, None]
+        assert [each.predicate for each in srl.read(tmp_path / "b.conllu", unlabelled=True)] == [1, None]
 
 
 @pytest.mark.parametrize("name", tasks.available())

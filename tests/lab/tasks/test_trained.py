@@ -18,7 +18,7 @@ from elmo_lab.tasks import coref, ner, readers, snli, squad, sst5, train
 from elmo_lab.tasks import task as tasks
 from elmo_lab.tasks.tagger import read_text
 from elmo_lab.tasks.tagging import TagPrediction
-from elmo_lab.tasks.trained import TrainedTask
+from elmo_lab.tasks.trained import TrainedTask, example_of
 
 NEW = "Zoe\tB-person\ncrossed\tO\nLima\tB-place\n\nLima\tB-place\nglows\tO\nqqq\tO\n"
 
@@ -163,11 +163,10 @@ def test_token_lists_are_examples_without_labels(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", tasks.available())
 def test_letters_are_no_tokens(name: str) -> None:
-    usual = SMALL[name].unlabelled
-    with refused("sentence 0"):
-        tasks.find(name).unlabelled([" ".join(usual[0]), *usual[1:]])
-    with refused("string"):
-        tasks.find(name).unlabelled("ab"[: len(usual)])
+    with refused("sentence 1"):
+        example_of(tasks.find(name), [["Ann", "slept"], "ab"])
+    with refused("sentence 0", "string"):
+        example_of(tasks.find(name), "ab")
 
 
 @pytest.mark.parametrize(

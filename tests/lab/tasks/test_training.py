@@ -13,8 +13,8 @@ import pytest
 from command import Command
 from refusals import refused
 from safetensors.torch import load_file
+from small_run import metrics as scores
 from small_tasks import killed_after, run_config
-from small_tasks import scores_of as scores
 from small_tasks import weights_of as weights
 from tiny import write_tiny
 

@@ -12,8 +12,8 @@ import torch
 from command import run
 from refusals import refusal, refused
 from safetensors.torch import load_file
+from small_run import metrics as scores
 from small_tasks import killed_after
-from small_tasks import scores_of as scores
 from small_tasks import weights_of as weights
 from torch import Tensor
 
