@@ -437,8 +437,8 @@ def test_interrupted_training_says_what_it_does(tmp_path):
     done = command.wait()
     notice, error = done.stderr.strip().split("\n")
     assert done.returncode == 130
-    assert notice == "stopping with a checkpoint after this step; again to stop at once"
-    assert re.fullmatch(r"elmo: error: stopped after step \d+ of \d+, with a checkpoint; continue with --resume", error)
+    assert "checkpoint" in notice
+    assert re.match(r"elmo: error: .*step \d+ of \d+.*--resume", error)
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])

@@ -383,7 +383,7 @@ def test_command_discards_a_page_that_is_no_options_file_beside_a_checkpoint(ser
 
 def test_command_tells_in_one_line_that_a_host_is_gone(served):
     done = run("pull", "seqvec", variables=served)
-    refusal(done, "seqvec: seqvec.zip could not be downloaded (rostlab.org: connection refused")
+    refusal(done, "seqvec.zip", "rostlab.org", "connection refused")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="resource limits")
