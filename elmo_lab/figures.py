@@ -130,11 +130,6 @@ def save(figure: "Figure", path: Path, overwrite: bool = False) -> None:
     figure_file.save_figure(figure, path, SUFFIXES, overwrite)
 
 
-def check_path(path: Path) -> None:
-    """Raises InputError for a name that no figure can have."""
-    figure_file.check_path(path, SUFFIXES)
-
-
 def lines(
     series: Sequence[Series],
     x_label: str,

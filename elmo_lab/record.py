@@ -153,13 +153,13 @@ def check_output(folder: Path, overwrite: bool, resume: bool = False, checkpoint
         raise InputError(f"{folder}: the output exists; {remedy}, or name another --output")
 
 
-def check_replaced(folder: Path, kind: str, name: str) -> None:
-    """Raises InputError if `folder` holds the record of something else, which would be lost."""
+def check_replaced(folder: Path, probe: str) -> None:
+    """Raises InputError if `folder` holds the record of anything but this probe, which would be lost."""
     try:
         found = read(folder)
     except InputError:  # there is none, or a damaged one
         return
-    if (found.kind, found.name) != (kind, name):
+    if (found.kind, found.name) != ("probe", probe):
         raise InputError(f"{folder}: holds the record of the {found.kind} {found.name!r}; name another --output")
 
 

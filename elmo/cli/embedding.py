@@ -12,6 +12,7 @@ from elmo.cli.arguments import (
     add_input,
     add_model,
     add_output,
+    add_overwrite,
     add_quiet,
     add_verb,
     add_weights,
@@ -77,7 +78,7 @@ def _add_embed(verbs: Any) -> None:
         default="float32",
         help="precision of matrix products; int8-weights is the fastest for one sentence",
     )
-    embed.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+    add_overwrite(embed)
     add_quiet(embed)
     corpus = embed.add_argument_group(
         "corpora", "Text and Parquet files into a folder, part by part; repeat the command to resume."
@@ -120,7 +121,7 @@ def _add_allennlp(verbs: Any) -> None:
     for flag in ("--vocab-path", "--include-package"):
         allennlp.add_argument(flag, help=argparse.SUPPRESS)
     allennlp.add_argument("--file-friendly-logging", action="store_true", help=argparse.SUPPRESS)
-    allennlp.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+    add_overwrite(allennlp)
     add_quiet(allennlp)
 
 
@@ -139,7 +140,7 @@ def _add_types(verbs: Any) -> None:
     types.add_argument("--min-count", type=int, default=1, metavar="N", help="omit words that occur less often")
     types.add_argument("--lowercase", action="store_true", help="merge words that differ only in case")
     types.add_argument("--device", help="cpu, cuda, cuda:1 ... (default: a GPU if there is one)")
-    types.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+    add_overwrite(types)
     add_quiet(types)
 
 

@@ -10,6 +10,7 @@ from elmo.cli.arguments import (
     DEMO_TEXT,
     MODEL_HELP,
     add_model,
+    add_overwrite,
     add_reading,
     add_verb,
     print_json,
@@ -44,7 +45,7 @@ def add_verbs(verbs: Any) -> None:
 
     demo = add_verb(verbs, "demo", demo_verb, "show a model at work on a small text", "elmo demo")
     demo.add_argument("--output", metavar="FILE", help="also write the vectors (.hdf5, .npz, .parquet or .safetensors)")
-    demo.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+    add_overwrite(demo)
     add_model(demo)
 
 

@@ -12,6 +12,7 @@ from elmo import config
 from elmo.cli.arguments import (
     MODEL_HELP,
     add_output,
+    add_overwrite,
     add_quiet,
     add_verb,
     add_weights,
@@ -63,7 +64,7 @@ def _add_convert(verbs: Any) -> None:
     convert.add_argument(
         "--card", metavar="FILE", help="a JSON object to add to the model's card: license, name, examples of its page"
     )
-    convert.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+    add_overwrite(convert)
     add_quiet(convert)
 
 

@@ -11,6 +11,7 @@ from elmo.cli.arguments import (
     MODEL_HELP,
     add_model,
     add_output,
+    add_overwrite,
     add_quiet,
     add_reading,
     add_verb,
@@ -69,7 +70,7 @@ def _add_neighbors(verbs: Any) -> None:
     neighbors.add_argument(
         "--figure", metavar="FILE", help="draw the queries in the plane of their vectors: .svg, .png or .pdf"
     )
-    neighbors.add_argument("--overwrite", action="store_true", help="replace the figure if it exists")
+    add_overwrite(neighbors, "figure")
     add_reading(neighbors)
     neighbors.add_argument("--json", action="store_true", help="print JSON lines")
     add_quiet(neighbors)
@@ -101,7 +102,7 @@ def _add_index(verbs: Any) -> None:
     )
     add_reading(index)
     index.add_argument("--resume", action="store_true", help="continue an interrupted build")
-    index.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+    add_overwrite(index)
     add_quiet(index)
 
 
@@ -200,10 +201,11 @@ def _given(arguments: argparse.Namespace, text: Any) -> tuple[tuple[str, ...], i
 
 def _check_figure(arguments: argparse.Namespace) -> None:
     from elmo import formats
+    from elmo.disk.figure import check_path
     from elmo.disk.files import check_output
-    from elmo.search.picture import check_path
+    from elmo.search.picture import SUFFIXES
 
-    check_path(Path(arguments.figure))
+    check_path(Path(arguments.figure), SUFFIXES)
     if arguments.query is not None:
         raise InputError(f"--figure draws the uses of a word, and a sentence is one: elmo neighbors {arguments.query}")
     model = () if arguments.model is None else formats.files_of(arguments.model)
@@ -212,13 +214,14 @@ def _check_figure(arguments: argparse.Namespace) -> None:
 
 
 def _draw(arguments: argparse.Namespace, queries: Sequence[Any], vectors: Any, layer: int) -> None:
+    from elmo.disk.figure import save_figure
     from elmo.search import picture
 
     if len(queries) < 2:
         raise InputError(f"a figure needs two uses of the word; {len(queries)} is found")
     title = f"{len(queries)} uses of {arguments.query or arguments.word}"
     panels = picture.of_uses(queries, vectors[None], [layer])
-    picture.save_picture(picture.draw(panels, title), Path(arguments.figure), arguments.overwrite)
+    save_figure(picture.draw(panels, title), Path(arguments.figure), picture.SUFFIXES, arguments.overwrite)
 
 
 def _in_text(arguments: argparse.Namespace) -> tuple[list[Any], list[Any], int, int, Callable[[], Any]]:
@@ -316,10 +319,7 @@ def _opened(name: str, state: Any) -> tuple[dict[str, Any], Any]:
     from elmo.formats.opened import open_model
 
     source = open_model(name)
-    card, model = source.card(), source.model
-    bilm, text, vocabulary = model.bilm(), model.text, model.inputs
-    del source, model  # they would keep the released weights alive
-    return card, Embedder(bilm, text=text, vocabulary=vocabulary, state=state, release=True)
+    return source.card(), Embedder.of(source.model, state=state, release=True)
 
 
 def _print_json(word: str, static: Sequence[Any], uses: Sequence[Any], found: Sequence[Any], layer: int) -> None:

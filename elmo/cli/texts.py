@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from elmo.cli.arguments import add_output, add_quiet, add_strict, add_verb, print_json, take_output
+from elmo.cli.arguments import add_output, add_overwrite, add_quiet, add_strict, add_verb, print_json, take_output
 from elmo.terminal import Counter, print_table
 
 GROUP = "a language model"
@@ -33,7 +33,7 @@ def add_verbs(verbs: Any) -> None:
     text.add_argument("--seed", type=int, default=1, metavar="N", help="which files are held out (default: 1)")
     text.add_argument("--keep-lines", action="store_true", help="every line is a paragraph, as in verse")
     text.add_argument("--json", action="store_true", help="print the report as JSON")
-    text.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+    add_overwrite(text)
     add_strict(text)
     add_quiet(text)
 

@@ -112,13 +112,3 @@ def _draw(axes: Any, panel: Panel) -> None:
     axes.set_xticks([])
     axes.set_yticks([])
     axes.margins(0.15)
-
-
-def check_path(path: Path) -> None:
-    """Raises InputError for a name that no picture can have."""
-    figure_file.check_path(path, SUFFIXES)
-
-
-def save_picture(figure: "Figure", path: Path, overwrite: bool = False) -> None:
-    """Writes a picture in the format of its suffix. Raises InputError for other suffixes, OSError if it exists."""
-    figure_file.save_figure(figure, path, SUFFIXES, overwrite)

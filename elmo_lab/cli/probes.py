@@ -14,6 +14,7 @@ from elmo.cli.arguments import (
     BILM_HELP,
     add_jobs,
     add_model,
+    add_overwrite,
     add_quiet,
     add_strict,
     add_verb,
@@ -22,8 +23,7 @@ from elmo.cli.arguments import (
     run_in,
 )
 from elmo.cli.parser import Parser
-from elmo.cli.settings import add_settings, config_of, only_shows, recipe_and_overrides, require, show
-from elmo.errors import InputError
+from elmo.cli.settings import add_settings, config_of, only_shows, recipe_and_overrides, require, resumed_folder, show
 from elmo.terminal import Counter, print_line, print_table
 from elmo_lab import RECIPES
 from elmo_lab.plugins import entry_points_of
@@ -67,7 +67,7 @@ def add_verbs(verbs: Any) -> None:
             OWN[name](parser)
         parser.add_argument("--output", metavar="FOLDER", help="folder for record.json: the rows, and what they are of")
         if name not in ("ablate", "efficiency"):
-            parser.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+            add_overwrite(parser)
         parser.add_argument("--json", action="store_true", help="print the rows as JSON lines")
         add_quiet(parser)
 
@@ -200,15 +200,13 @@ def _output(probe: Any, arguments: argparse.Namespace, made: Any) -> Path | None
     from elmo.disk.files import check_output
     from elmo_lab import record
 
-    resume = getattr(arguments, "resume", False)
+    resumed = resumed_folder(arguments) if hasattr(arguments, "resume") else None
     if arguments.output is None:
-        if resume:
-            raise InputError("--resume needs --output, the folder of the run to continue; omit it to start a new run")
         return None
     folder = Path(arguments.output)
     if not probe.trains:
-        record.check_output(folder, arguments.overwrite, resume, probe.checkpoint)
-        record.check_replaced(folder, "probe", probe.name)
+        record.check_output(folder, arguments.overwrite, resumed is not None, probe.checkpoint)
+        record.check_replaced(folder, probe.name)
         if folder.is_dir():
             check_output(folder / record.RECORD, overwrite=True, inputs=_inputs(made))
     return folder
@@ -263,6 +261,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 def _figure(name: str, arguments: argparse.Namespace, made: Any) -> Path | None:
     """Returns the file of --figure. Raises InputError or OSError if it cannot be written."""
+    from elmo.disk.figure import check_path
     from elmo.disk.files import check_output
     from elmo.search import picture
     from elmo_lab import figures
@@ -270,7 +269,7 @@ def _figure(name: str, arguments: argparse.Namespace, made: Any) -> Path | None:
     if getattr(arguments, "figure", None) is None:
         return None
     path = Path(arguments.figure)
-    (picture if name == "senses" else figures).check_path(path)
+    check_path(path, picture.SUFFIXES if name == "senses" else figures.SUFFIXES)
     check_output(path, arguments.overwrite, inputs=_inputs(made))
     return path
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from elmo.cli.arguments import add_verb
+from elmo.cli.arguments import add_overwrite, add_verb
 
 GROUP = "the paper's tasks, and what layers know"
 
@@ -24,7 +24,7 @@ def add_verbs(verbs: Any) -> None:
     report.add_argument("--output", metavar="PLACE", help="an .html file, or a folder for index.html")
     report.add_argument("--markdown", metavar="FILE", help="a Markdown file; figures go to a folder beside it")
     report.add_argument("--title", default="Results", metavar="TEXT", help="title of the page (default: Results)")
-    report.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+    add_overwrite(report)
 
 
 def report_verb(arguments: argparse.Namespace) -> None:

@@ -101,24 +101,11 @@ class AblateConfig:
         configs.check_range(self, ("seeds",), 0, configs.SEEDS)
 
 
-@dataclass(frozen=True)
-class AblationRow:
-    """The scores of an arm of an analysis for one task: means over its seeds, in percent."""
+@dataclass(frozen=True, kw_only=True)
+class AblationRow(queues.ArmScores):
+    """The scores of an arm of an analysis for one task."""
 
     analysis: Analysis
-    recipe: str
-    task: str
-    arm: str
-    metric: str
-    dev: float
-    dev_std: float
-    test: float | None
-    test_std: float | None
-    seeds: tuple[int, ...]
-    steps: int
-    """The updates of all seeds, summed."""
-    stopped: tuple[str, ...]
-    """The reason why the training of each seed ended: patience, epochs or minutes."""
     run: str
     """The folder of the arm's runs, inside the output folder; arms with the same settings share it."""
     place: str
@@ -126,9 +113,6 @@ class AblationRow:
     dev_difference: float | None = None
     """The difference from the analysis' first arm; None for that arm itself."""
     test_difference: float | None = None
-    dev_scores: tuple[float, ...] | None = None
-    """The scores on dev, in the order of `seeds`."""
-    test_scores: tuple[float, ...] | None = None
 
 
 def train_arms(config: AblateConfig, context: Context) -> list[AblationRow]:
@@ -137,7 +121,7 @@ def train_arms(config: AblateConfig, context: Context) -> list[AblationRow]:
     Raises InputError if settings or data cannot be used.
     """
     output = Path(config.output)
-    record.check_replaced(output, "probe", NAME)
+    record.check_replaced(output, NAME)
     given = queues.common_settings(config.settings, config.data, config.vectors, config.model)
     queue, runs = plan(config, context.find_recipe, given)
     return queues.train_all(queue, output, given, context, lambda: write(config, queue, runs))
@@ -217,7 +201,8 @@ def _rows(
         if (recipe, name) not in found:
             continue
         done = found[recipe, name]
-        row = AblationRow(analysis, recipe, arm=arm, run=f"{recipe}/{name}", place=done.place, **done.numbers())
+        own = {"analysis": analysis, "recipe": recipe, "arm": arm, "run": f"{recipe}/{name}", "place": done.place}
+        row = AblationRow(**own, **done.numbers())
         if first is not None:
             test = None if row.test is None or first.test is None else row.test - first.test
             row = replace(row, dev_difference=row.dev - first.dev, test_difference=test)

@@ -59,28 +59,12 @@ class EfficiencyConfig:
         configs.check_range(self, ("seeds",), 0, configs.SEEDS)
 
 
-@dataclass(frozen=True)
-class PartScore:
-    """The scores of an arm, `none` or `elmo`, on a part of the training data: means over its seeds, in percent."""
+@dataclass(frozen=True, kw_only=True)
+class PartScore(queues.ArmScores):
+    """The scores of an arm, `none` or `elmo`, on a part of the training data."""
 
-    recipe: str
-    task: str
-    arm: str
     fraction: float
     examples: int
-    metric: str
-    dev: float
-    dev_std: float
-    test: float | None
-    test_std: float | None
-    seeds: tuple[int, ...]
-    steps: int
-    """The updates of all seeds, summed."""
-    stopped: tuple[str, ...]
-    """The reason why the training of each seed ended: patience, epochs or minutes."""
-    dev_scores: tuple[float, ...] | None = None
-    """The scores on dev, in the order of `seeds`."""
-    test_scores: tuple[float, ...] | None = None
     kind: Literal["score"] = "score"
 
 
@@ -140,7 +124,7 @@ def train_parts(config: EfficiencyConfig, context: Context) -> list[Row]:
     Raises InputError if settings or data cannot be used.
     """
     output = Path(config.output)
-    record.check_replaced(output, "probe", NAME)
+    record.check_replaced(output, NAME)
     queue = plan(config, context.find_recipe)
     given = queues.common_settings(config.settings, config.data, config.vectors, config.model)
     return queues.train_all(queue, output, given, context, lambda: write(config, queue))
@@ -183,7 +167,8 @@ def write(config: EfficiencyConfig, queue: Queue) -> list[Row]:
                 if done is None:
                     continue
                 examples = done.results[0]["examples"]["train"]
-                scores.append(PartScore(row.name, arm=arm, fraction=fraction, examples=examples, **done.numbers()))
+                part = {"recipe": row.name, "arm": arm, "fraction": fraction, "examples": examples}
+                scores.append(PartScore(**part, **done.numbers()))
                 if fraction == max(config.fractions):
                     points += _points(row.name, arm, fraction, folder, done)
                 results += done.results

@@ -123,9 +123,8 @@ def find_neighbors(config: NeighborsConfig, context: Context) -> list[NeighborRo
     text = find_file(config.text, config.data)
     found = static_rows(config, None if config.vectors is None else find_file(config.vectors, config.data))
     source = context.source or open_model(config.model)
-    model = source.model
-    embedder = Embedder(model.bilm(), text=model.text, vocabulary=model.inputs, state=config.state)
-    searched = sentences(text, config, model.text)
+    embedder = Embedder.of(source.model, state=config.state)
+    searched = sentences(text, config, embedder.text)
     total = searched.total if isinstance(searched, CorpusRecords) else lambda done: None
     return [*found, *rows(embedder, searched, config, lambda done: context.progress(done, total(done)))]
 

@@ -20,6 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from elmo.config import SEEDS, check_above, check_range
+from elmo.embedding.budget import parse_bytes
 from elmo.errors import InputError
 from elmo.formats.opened import open_model
 from elmo.text.lines import numbered_lines
@@ -31,7 +32,7 @@ from elmo_lab.probes.mixing import layer_names, mix_weights, with_mix
 from elmo_lab.probes.probe import Context, Probe
 from elmo_lab.probes.resampling import Difference, differences
 from elmo_lab.record import RunRecord
-from elmo_lab.tasks.cache import CacheConfig, limit_of
+from elmo_lab.tasks.cache import CacheConfig
 from elmo_lab.tasks.files import find_file
 from elmo_lab.tasks.readers_columns import check_words, read_conll
 from elmo_lab.tasks.source import layer_cache
@@ -128,7 +129,7 @@ def classify(config: PosConfig, context: Context) -> list[PosRow]:
     cache = layer_cache(source, config.cache)
     if config.cache.enabled:
         sentences = [sentence.tokens for part in parts.values() for sentence in part]
-        cache.add(sentences, limit_of(config.cache), context.progress)
+        cache.add(sentences, parse_bytes(config.cache.limit), context.progress)
     return rows(cache, parts, config, context.progress)
 
 

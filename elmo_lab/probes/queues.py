@@ -14,6 +14,28 @@ from elmo_lab.tasks.queue import Queue, QueueRow, results_of
 from elmo_lab.tasks.task import Place, Task
 
 
+@dataclass(frozen=True, kw_only=True)
+class ArmScores:
+    """The scores of an arm for one task: means over its seeds, in percent."""
+
+    recipe: str
+    task: str
+    arm: str
+    metric: str
+    dev: float
+    dev_std: float
+    test: float | None
+    test_std: float | None
+    seeds: tuple[int, ...]
+    steps: int
+    """The updates of all seeds, summed."""
+    stopped: tuple[str, ...]
+    """The reason why the training of each seed ended: patience, epochs or minutes."""
+    dev_scores: tuple[float, ...] | None = None
+    """The scores on dev, in the order of `seeds`."""
+    test_scores: tuple[float, ...] | None = None
+
+
 @dataclass(frozen=True)
 class FinishedRuns:
     """The finished runs of an arm, one per seed."""
@@ -36,7 +58,7 @@ class FinishedRuns:
         return tuple(result[part][self.task.metric] for result in self.results)
 
     def numbers(self) -> dict[str, Any]:
-        """Returns the fields that the rows of these probes share: the scores, and how training went."""
+        """Returns the fields of `ArmScores` that the results have: all but the recipe and the arm."""
         (dev, dev_std), (test, test_std) = self.score("dev"), self.score("test")
         return {
             "task": self.task.name,

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from elmo.disk.figure import save_figure
 from elmo.embedding.embedder import Embedder, StatePolicy
 from elmo.formats.packages import ASSETS
 from elmo.search import picture, senses
@@ -39,10 +40,10 @@ def measure(config: SensesConfig, context: Context) -> list[ComparedRow]:
     """Returns one row per layer. Raises InputError if the data cannot be used."""
     occurrences = senses.read_occurrences(Path(config.data or ASSETS / "senses.tsv"))
     assert context.source is not None, "the command opens the biLM"
-    model = context.source.model
-    embedder = Embedder(model.bilm(), text=model.text, vocabulary=model.inputs, state=config.state)
+    embedder = Embedder.of(context.source.model, state=config.state)
     if context.figure is not None:
-        picture.save_picture(picture.draw(senses.sense_panels(embedder, occurrences)), context.figure, overwrite=True)
+        drawn = picture.draw(senses.sense_panels(embedder, occurrences))
+        save_figure(drawn, context.figure, picture.SUFFIXES, overwrite=True)
     scores = senses.agreements(embedder, occurrences, context.progress)
     by_layer = {str(layer): own.tolist() for layer, own in enumerate(scores)}
     ones = [1] * len(occurrences)

@@ -128,15 +128,8 @@ def disambiguate(config: WsdConfig, context: Context) -> list[WsdRow]:
     inventory = {} if config.inventory is None else readers.read_inventory(find_file(config.inventory, config.data))
     senses = count_senses(train, config.limit)
     source = context.source or open_model(config.model)
-    model = source.model
-    embedder = Embedder(
-        model.bilm(),
-        text=model.text,
-        vocabulary=model.inputs,
-        precision=config.precision,
-        state=config.state,
-        batch_tokens=config.batch_tokens,
-    )
+    options = {name: getattr(config, name) for name in ("precision", "state", "batch_tokens")}
+    embedder = Embedder.of(source.model, **options)
     weights = mix_weights(config.mix, embedder.n_layers)
     checkpoint = None if context.folder is None else context.folder / CHECKPOINT
     if checkpoint is not None and not context.resume:
@@ -188,14 +181,13 @@ def baseline(
     tests: Mapping[str, Sequence[LabelledSentence]],
     senses: Senses,
     inventory: Mapping[tuple[str, str], str],
-    choose: str | None = None,
 ) -> WsdRow:
     """Scores the most frequent sense, which needs no model."""
     right = {}
     for name, test in tests.items():
         pairs = [zip(each.sentence.instances, each.keys, strict=True) for each in test if each.keys]
         right[name] = np.array([[sum(_usual(one, senses, inventory) in keys for one, keys in each)] for each in pairs])
-    (row,) = _rows([BASELINE], right, tests, senses, inventory, choose)
+    (row,) = _rows([BASELINE], right, tests, senses, inventory, choose=None)
     return row
 
 
