@@ -116,12 +116,14 @@ class TrainedTask:
         )
 
     def __call__(self, examples: Sequence[Any], progress: Callable[[int], object] | None = None) -> list[Any]:
+        """Does what `predict` does, also for lists of tokens and, if a task has several sentences, lists of such lists."""
+        return self.predict([example_of(self.task, each) for each in examples], progress)
+
+    def predict(self, examples: Sequence[Any], progress: Callable[[int], object] | None = None) -> list[Any]:
         """Returns one prediction per example, in order, and ignores gold labels.
 
-        An example may also be a list of tokens or, for tasks with several sentences, a list of such lists. Calls
-        `progress` with the number of predictions.
+        Calls `progress` with the number of predictions.
         """
-        examples = [example_of(self.task, each) for each in examples]
         if problem := self.look_up(examples):
             warnings.warn(problem, stacklevel=2)
         return predict(self.task, self.model, self.collate, examples, self.batch, self.device, progress, True)
@@ -212,7 +214,7 @@ def predict_jointly(
     total = len(members) * len(examples)
 
     def predictions(number: int) -> list[Any]:
-        return members[number](examples, lambda done: progress(number * len(examples) + done, total))
+        return members[number].predict(examples, lambda done: progress(number * len(examples) + done, total))
 
     return members[0].task.combine([predictions(number) for number in range(len(members))])
 
