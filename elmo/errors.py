@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from numbers import Integral
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, TypeGuard
 from unicodedata import normalize
 
 LACKS = (
@@ -132,7 +132,7 @@ def check_whole(name: str, value: Any, least: int = 1) -> None:
         raise InputError(f"{name} is {shown(value)}; a whole number below 2**63 is expected")
 
 
-def is_whole(value: Any) -> bool:
+def is_whole(value: Any) -> TypeGuard[int]:
     """Returns whether a value is a whole number, which True and False are not."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 

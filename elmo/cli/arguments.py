@@ -140,7 +140,7 @@ def print_json(value: Any, indent: int | None = None) -> None:
 
 
 def is_first_process() -> bool:
-    """Whether this is the first of the processes that train together; torchrun and lightning set the variables."""
+    """Returns whether this is the first process of a training; torchrun and lightning number them in variables."""
     rank = os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or ""
     return not rank.isdecimal() or int(rank) == 0
 

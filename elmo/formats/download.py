@@ -97,7 +97,7 @@ class _Part:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def validator(self, url: str) -> str | None:
-        """The `If-Range` value with which to continue the same file; "" to continue without one; None to start over."""
+        """Returns the `If-Range` value with which to continue the same file: "" for none, and None to start over."""
         try:
             known = load_json(self._record)
         except (OSError, ValueError):

@@ -15,9 +15,10 @@ from elmo.formats.stored import Model
 
 
 def read_weight(file: Path, name: str) -> Tensor:
-    """A float32 copy. Opens the file for one tensor only, since an open file keeps a second copy of all it has read.
+    """Reads a weight as a float32 copy.
 
-    Raises InputError if the file is damaged.
+    The file is opened for one tensor only, since an open file keeps a second copy of all it has read. Raises
+    InputError if the file is damaged.
     """
     try:
         with safetensors.safe_open(file, framework="pt") as weights:

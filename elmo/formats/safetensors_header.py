@@ -53,7 +53,7 @@ def _arrays(header: bytes, size: int) -> dict[str, Stored]:
 
 
 def damaged(file: Path, error: Exception) -> InputError:
-    """The error for a file that is not whole; the pointer of a large file, or a web page, in its place is named."""
+    """Returns the error for a file that is not whole. A pointer of Git LFS, or a web page, in its place is named."""
     size = file.stat().st_size
     refuse_known([file_on_disk(file)])
     return InputError(f"{file}: damaged or incomplete safetensors file ({size:,} bytes: {error}); copy it again")

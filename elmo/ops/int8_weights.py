@@ -55,7 +55,7 @@ class Int8WeightsProduct:
         return (self.few(x) if few else self._many(x.to(self._dtype)).bfloat16()) * self.scales
 
     def few(self, x: BFloat16[Tensor, "M K"]) -> BFloat16[Tensor, "M size"]:
-        """The product of few rows, before its scales."""
+        """Returns the product of few rows, before its scales."""
         return torch._weight_int8pack_mm(x, self._integers, self._ones)  # pyright: ignore[reportPrivateImportUsage]
 
 

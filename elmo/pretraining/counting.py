@@ -39,7 +39,7 @@ def count_corpus(
     keep: bool,
     quiet: bool,
 ) -> tuple[Ids, Counted]:
-    """The text's ids, from the run's folder or made now; the vocabulary, the corpus's counts and the run's origin.
+    """Returns the text's ids, from the run's folder or made now, and its vocabulary, its counts and the run's origin.
 
     `source` is the model that the run starts from, which one that has begun no longer needs.
 
@@ -76,9 +76,10 @@ def write_record(config: TrainConfig) -> None:
 
 
 def record_session(config: TrainConfig, step: int) -> None:
-    """`write_record` for a run from `step` on. If other settings of `FOR_WEIGHTS` begin there, `sessions.json` has all.
+    """Writes the settings as `write_record` does, for a run from `step` on.
 
-    Raises InputError if that file is damaged.
+    If other settings of `FOR_WEIGHTS` begin there, `sessions.json` has all of them. Raises InputError if that file is
+    damaged.
     """
     file, now = Path(config.output) / SESSIONS, _for_weights(config)
     first = {"step": 0, "settings": _for_weights(read_record(Path(config.output) / "train.json"))}

@@ -132,9 +132,10 @@ def sum_losses(
     world: int = 1,
     progress: Callable[[int, int], object] | None = None,
 ) -> Tensor:
-    """The sums of `Perplexity` under every policy as one tensor (policies, 2, 4), to be added over processes: for each
-    direction the number of targets and of unknown ones, log-probability of all and of the known ones. `progress` is
-    told the targets of one direction that are done, and their total.
+    """Returns the sums of `Perplexity` under every policy: (policies, 2, 4), to be added over processes.
+
+    For each direction they are the number of targets and of unknown ones, and the log-probability of all and of the
+    known ones. `progress` is called with the targets of one direction that are done, and their total.
     """
     device = lm_head.bias.device
     on_cpu = device.type == "cpu"

@@ -63,7 +63,7 @@ class Traffic:
         self.ended = time.monotonic()
 
     def is_quiet(self) -> bool:
-        """Whether all requests are answered, and a moment has passed in which late ones could be refused."""
+        """Returns whether all requests are answered, and a moment has passed in which late ones could be refused."""
         return not self.working and time.monotonic() - self.ended > QUIET
 
 

@@ -41,7 +41,7 @@ FRESH = {"cache-control": "no-cache"}
 
 
 def routes(examples: PageExamples | None) -> list[Route]:
-    """The routes of the page; OpenAPI omits them, since only the page needs them.
+    """Returns the routes of the page; OpenAPI omits them, since only the page needs them.
 
     `examples` take the place of the page's own, which are English.
     """

@@ -132,7 +132,7 @@ class Stepper(Protocol):
         ...
 
     def position(self) -> dict[str, Any]:
-        """The position in the data after the last step."""
+        """Returns the position in the data after the last step."""
         ...
 
 

@@ -89,7 +89,7 @@ class Adagrad(torch.optim.Adagrad):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One update."""
+        """Updates the weights once."""
         for group in self.param_groups:
             if not isinstance(group["lr"], Tensor):
                 super().step()
@@ -109,7 +109,7 @@ class TableAdamW(torch.optim.AdamW):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One update."""
+        """Updates the weights once."""
         groups = [group for group in self.param_groups if group["is_table"]]
         with _withheld(table for group in groups for table in group["params"]) as gradients:
             super().step()
@@ -168,7 +168,7 @@ class Muon(TableAdamW):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One update."""
+        """Updates the weights once."""
         group = self.param_groups[0]
         lr, shapes = group["lr"], dict(zip(group["params"], group["shapes"], strict=True))
         with _withheld(group["params"]) as gradients:

@@ -24,5 +24,5 @@ def with_mix(layers: Float[np.ndarray, "... N D"], weights: Float[np.ndarray, " 
 
 
 def layer_names(rows: int) -> list[str]:
-    """The names of the rows of `with_mix`."""
+    """Returns the names of the rows of `with_mix`."""
     return [*map(str, range(rows - 1)), MIX]

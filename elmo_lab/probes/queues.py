@@ -120,5 +120,5 @@ def write_record(
 
 
 def folder_of(recipe: str) -> str:
-    """The name of the folder for a recipe's runs."""
+    """Returns the name of the folder for a recipe's runs."""
     return Path(recipe).name.removesuffix(".toml")

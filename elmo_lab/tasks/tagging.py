@@ -55,7 +55,7 @@ BROKEN = {
 
 
 def is_tag(tag: str) -> bool:
-    """Whether this is a tag of one of the schemes."""
+    """Returns whether this is a tag of one of the schemes."""
     return TAG.fullmatch(tag) is not None
 
 

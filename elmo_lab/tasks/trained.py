@@ -116,7 +116,7 @@ class TrainedTask:
         )
 
     def __call__(self, examples: Sequence[Any], progress: Callable[[int], object] | None = None) -> list[Any]:
-        """Does what `predict` does, also for lists of tokens and, if a task has several sentences, lists of such lists."""
+        """Does what `predict` does, also for token lists or, if a task has several sentences, lists of such lists."""
         return self.predict([example_of(self.task, each) for each in examples], progress)
 
     def predict(self, examples: Sequence[Any], progress: Callable[[int], object] | None = None) -> list[Any]:
