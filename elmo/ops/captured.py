@@ -5,6 +5,7 @@ places in a text) are in tensors. On a CPU a stand-in runs the same function and
 """
 
 import gc
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
@@ -27,6 +28,9 @@ READS_BACK = {
 
 Launch = Callable[[], None]
 """A function that runs a captured function."""
+
+_turn = threading.Lock()
+"""Held by the thread that captures: another one that waits for the whole GPU, as each does before, would break it."""
 
 
 class CaptureError(RuntimeError):
@@ -55,10 +59,11 @@ def capture(
     """Captures `function`, and returns a function that runs it. `pool` is from `new_pool`; the default is a new one.
 
     The first run prepares its surroundings, such as the tensors of an optimizer. `state()` names all tensors that it
-    changes. They are restored afterwards, and those that it has made become zero.
+    changes. They are restored afterwards, and those that it has made become zero. Threads take turns.
     """
     pool = new_pool(device) if pool is None else pool
-    with nullcontext() if pool is None else torch.cuda.device(device):  # generators and kernels are the current one's
+    on_device = nullcontext() if pool is None else torch.cuda.device(device)
+    with _turn, on_device:  # generators and kernels are the current one's
         before = {tensor: tensor.detach().clone() for tensor in state()}
         if pool is None:
             function()

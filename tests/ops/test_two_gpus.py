@@ -1,6 +1,8 @@
 """A second GPU computes while the first is the current one. Both are simulated."""
 
 import gc
+import threading
+import time
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -96,6 +98,25 @@ def test_the_error_inside_a_capture_is_the_one_that_is_told(seen):
 
     with refused("2.00 GiB", error=torch.OutOfMemoryError):
         ops.capture(full, SECOND, lambda: [])
+
+
+def test_threads_capture_in_turns(seen):
+    """A thread that waits for the whole GPU, as each does before it captures, breaks the capture of another."""
+    inside, most = [], []
+
+    def function():
+        inside.append(threading.get_ident())
+        most.append(len(inside))
+        time.sleep(0.01)
+        inside.pop()
+
+    threads = [threading.Thread(target=ops.capture, args=(function, SECOND, lambda: [])) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(most) > len(threads)
+    assert max(most) == 1
 
 
 def test_a_graph_is_captured_on_its_device(current, seen):
