@@ -14,6 +14,7 @@ from refusals import refused
 from safetensors.torch import load_file
 from small_corpus import write_corpus
 
+from elmo.errors import Failure
 from elmo.pretraining import train as module
 from elmo.pretraining.objective import ObjectiveConfig
 from elmo.pretraining.settings import TrainConfig
@@ -87,7 +88,7 @@ def test_a_run_that_broke_off_goes_on_from_its_last_checkpoint(config, whole, fa
         process.join()
         assert process.exitcode == -signal.SIGKILL
     else:
-        with pytest.raises(torch.OutOfMemoryError):
+        with refused("2.00 GiB", "--resume", error=Failure):
             pretrain(plan, quiet=True)
     assert not (Path(plan.output) / "model").exists()
     monkeypatch.setattr(module.Replay, "step", step)

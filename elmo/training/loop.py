@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from elmo.errors import Failure
+from elmo.errors import Failure, lack_of_memory
 from elmo.training.checkpoint import START, RankProgress, newest_checkpoint, save_checkpoint
 from elmo.training.distributed import Fabric, average_rows
 from elmo.training.monitor import Logger, Monitor
@@ -75,13 +75,22 @@ def check_finite(model: nn.Module, numbers: Mapping[str, Any], when: str) -> Non
 
 @contextmanager
 def with_remedy(folder: Path) -> Iterator[None]:
-    """Adds the remedy to a TrainingError of the block: to continue from a checkpoint in `folder`, or to begin again."""
+    """Adds the remedy to a TrainingError of the block: to continue from a checkpoint in `folder`, or to begin again.
+
+    A lack of memory becomes a Failure if there is a checkpoint: smaller batches would be another run.
+    """
     try:
         yield
     except TrainingError as error:
         begun = newest_checkpoint(folder / "checkpoints") is not None
         remedy = "continue from the last checkpoint with --resume and" if begun else "start again with"
         raise TrainingError(f"{error}; {remedy} a lower optim.lr or a smaller optim.clip_norm") from error
+    except (RuntimeError, MemoryError) as error:
+        lack = lack_of_memory(error)
+        if lack is None or newest_checkpoint(folder / "checkpoints") is None:
+            raise
+        remedy = "free some, then continue from the last checkpoint with --resume"
+        raise Failure(f"{lack.partition(';')[0]}; {remedy}", is_reported=True) from error
 
 
 def seed_step(seed: int, step: int, rank: int) -> None:
@@ -172,7 +181,7 @@ def fit(
     `evaluate(step)` returns numbers to log, of which `loggers` are told, too. Checkpoints go to `folder/checkpoints`,
     the last one when training ends. Raises RunStopped after a checkpoint if a signal asked any process to stop.
     """
-    fabric, model, optimizer, config = training.fabric, training.model, training.optimizer, training.config
+    fabric, model, config = training.fabric, training.model, training.config
     checkpoints, saved_at, saved_step = folder / "checkpoints", time.monotonic(), begin.step
     losses = [torch.tensor(loss, device=fabric.device) for loss in begin.losses]
     with (
@@ -197,14 +206,18 @@ def fit(
             if done % config.evaluate_steps == 0 or done == total_steps:
                 steps.check()
                 model.eval()
-                monitor.record(done, {"tokens": done * tokens_a_step, **evaluate(done)})
+                try:
+                    monitor.record(done, {"tokens": done * tokens_a_step, **evaluate(done)})
+                except (RuntimeError, MemoryError) as error:
+                    if fabric.world_size == 1 and lack_of_memory(error):  # other programs may fill a GPU meanwhile
+                        _save(checkpoints, training, steps, done, losses)
+                    raise
                 model.train()
             is_due = _is_due(config, done, total_steps, saved_step, saved_at)
             asked = _agreed(fabric, STOP if must_stop() else CHECKPOINT if is_due else NOTHING)
             if asked:
                 steps.check()
-                progress = RankProgress(done, steps.position(), [float(loss) for loss in losses])
-                save_checkpoint(checkpoints, fabric, model, optimizer, steps.carried, progress, training.shards)
+                _save(checkpoints, training, steps, done, losses)
                 saved_at, saved_step = time.monotonic(), done
             if asked == STOP and done < total_steps:
                 of = f"step {done} of {total_steps}"
@@ -212,6 +225,13 @@ def fit(
             if not losses:
                 since, since_step = time.perf_counter(), done
     return steps.carried
+
+
+def _save(folder: Path, training: Training[B], steps: Stepper, done: int, losses: Sequence[Tensor]) -> None:
+    """Writes a checkpoint after step `done`; `losses` are those since the last line of metrics."""
+    progress = RankProgress(done, steps.position(), [float(loss) for loss in losses])
+    of = training.model, training.optimizer, steps.carried, progress, training.shards
+    save_checkpoint(folder, training.fabric, *of)
 
 
 def _average(fabric: Fabric, loss: Tensor) -> float:

@@ -15,7 +15,7 @@ from refusals import refused
 from small_run import metrics
 from torch import Tensor, nn
 
-from elmo.errors import InputError, in_one_line
+from elmo.errors import Failure, InputError, in_one_line
 from elmo.training import checkpoint, loop
 from elmo.training.checkpoint import START, load_checkpoint, newest_checkpoint, save_checkpoint
 from elmo.training.distributed import launch, processes_to_start
@@ -330,6 +330,21 @@ def test_a_checkpoint_comes_before_the_first_evaluation(tmp_path, evaluate_steps
     with pytest.raises(ZeroDivisionError):
         run.fit(6)
     assert newest_checkpoint(tmp_path / "checkpoints") == tmp_path / "checkpoints" / f"step-{expected:09d}"
+
+
+def test_a_lack_of_memory_in_an_evaluation_loses_no_step(tmp_path):
+    """Other programs may fill a GPU after the run has begun."""
+
+    def full(step):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    run = Run(tmp_path, config=LoopConfig(evaluate_steps=2))
+    run.fit(3)
+    run = Run(tmp_path, config=LoopConfig(evaluate_steps=2))
+    run.evaluate = full  # type: ignore[method-assign, assignment]
+    with refused("2.00 GiB", "--resume", error=Failure):
+        run.fit(6, resume=True)
+    assert newest_checkpoint(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "step-000000004"
 
 
 def test_half_written_checkpoint_is_no_checkpoint_and_goes_with_the_next(tmp_path):
