@@ -5,15 +5,17 @@ places in a text) are in tensors. On a CPU a stand-in runs the same function and
 """
 
 import gc
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from threading import RLock
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from elmo.forking import renew_at_fork
 
 WARM_UPS = 2
 """The number of runs before the capture, in which libraries and kernels make themselves ready."""
@@ -29,8 +31,14 @@ READS_BACK = {
 Launch = Callable[[], None]
 """A function that runs a captured function."""
 
-_turn = threading.Lock()
-"""Held by the thread that captures: another one that waits for the whole GPU, as each does before, would break it."""
+
+class _Turn:
+    """The thread that captures. Another one that waits for the whole GPU, as each does before, would break it."""
+
+    lock = RLock()
+
+
+renew_at_fork(_Turn, lambda turn: setattr(turn, "lock", RLock()))
 
 
 class CaptureError(RuntimeError):
@@ -63,7 +71,7 @@ def capture(
     """
     pool = new_pool(device) if pool is None else pool
     on_device = nullcontext() if pool is None else torch.cuda.device(device)
-    with _turn, on_device:  # generators and kernels are the current one's
+    with _Turn.lock, on_device:  # generators and kernels are the current one's
         before = {tensor: tensor.detach().clone() for tensor in state()}
         if pool is None:
             function()
