@@ -1,5 +1,7 @@
 """Reading on a GPU, run on the CPU by the interpreter and the stand-in for a CUDA graph (`test_interpreted.py`)."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from interpreted_kernels import CONFIG, close
@@ -41,6 +43,22 @@ def test_layers_and_state_are_those_of_the_model(bilm, monkeypatch):
         close([*outputs, *after], [*expected, *other], rtol=2e-6)
     assert modes
     assert not any(modes)  # or a later graph could not train
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_words_are_encoded_as_by_the_model_with_a_graph_for_few_that_are_short(dtype, monkeypatch):
+    assert CONFIG.char_cnn is not None
+    bilm = BiLM(replace(CONFIG, char_cnn=replace(CONFIG.char_cnn, max_characters_per_token=50))).eval()
+    made = []
+    monkeypatch.setattr(ops, "capture", lambda *a, real=ops.capture: made.append(a) or real(*a))
+    reader, encode = GraphReader(bilm, dtype), word_encoder(bilm.config, None)
+    short, long = ["a", "", "bcd"], "e" * 40
+    for words, graphs in ((short, 1), (["f"], 1), (short * 11, 1), (["g" * 20], 2), (["h", long], 2)):
+        ids = torch.from_numpy(encode(words)).long()
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=dtype != torch.float32):
+            found, expected = reader.encode_words(ids), bilm.encode_words(ids)
+        assert len(made) == graphs
+        close([found], [expected], rtol=1e-6 if dtype == torch.float32 else 2e-2)
 
 
 def test_sentences_are_read_as_by_the_model(bilm, monkeypatch):

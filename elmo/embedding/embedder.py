@@ -139,7 +139,7 @@ class Embedder:
         computed = torch.bfloat16 if precision == "bfloat16" else torch.float32
         self._reader = GraphReader(self.bilm, computed) if has_kernels else self.bilm
         normalize = () if text is None else text.normalize
-        self._words = WordVectors(self.bilm, word_encoder(bilm.config, vocabulary, normalize), self.device)
+        self._words = WordVectors(self._reader, word_encoder(bilm.config, vocabulary, normalize), self.device)
         self.text = text
         self.vocabulary = vocabulary
         self.state: StatePolicy = state

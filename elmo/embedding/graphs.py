@@ -1,9 +1,10 @@
 """Reads sentences on a GPU, with weights in the data type of the products and a CUDA graph for each of a few shapes.
 
 A graph has fixed shapes, so the numbers of rows and steps are rounded up to the next shape. Several launches read a
-long sentence: each continues from the state after the one before.
+long sentence: each continues from the state after the one before. A graph encodes the words of one sentence, too.
 """
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import RLock
@@ -16,6 +17,7 @@ from torch import Tensor
 from elmo import ops
 from elmo.forking import renew_at_fork
 from elmo.model.bilm import BiLM
+from elmo.model.char_cnn import CharCnn, without_tail
 from elmo.model.lstm import BiLstmLayer
 from elmo.types import LstmState
 
@@ -23,6 +25,8 @@ ROWS = (1, 4, 16, 64, 128, 256, 384, 512)
 STEPS = (4, 8, 16, 24, 32)
 MOST_TOKENS = 8192
 """The most rows times steps of a graph."""
+WORDS, CHARACTERS = 32, (16, 32)
+"""The words that a graph encodes, and the numbers of their characters."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,12 @@ class GraphReader:
     """
 
     def __init__(self, bilm: BiLM, dtype: torch.dtype) -> None:
+        self.config = bilm.config
         self._bilm = bilm
+        self._dtype = dtype
+        # Autocast would keep casts of weights that require gradients, and free them while the graph still reads them.
+        encoder = bilm.token_encoder
+        self._encoder = copy.deepcopy(encoder).requires_grad_(False) if isinstance(encoder, CharCnn) else None
         self._layers = [
             (
                 layer.weight_input.detach().to(dtype, copy=True),
@@ -64,6 +73,8 @@ class GraphReader:
         config = bilm.config.lstm
         self._clips = ops.Clips(config.cell_clip, config.proj_clip, config.forget_bias)
         self._graphs: dict[tuple[int, int], tuple[_Graph, ops.Launch]] = {}
+        self._encodings: dict[int, tuple[Tensor, Tensor, ops.Launch]] = {}
+        """By the number of characters: the ids that a graph reads, the vectors that it writes, and its launch."""
         self.lock = RLock()  # a graph has a single place in memory for its inputs
         renew_at_fork(self, GraphReader._renew)
         self._pool = ops.new_pool(self._layers[0][0].device)
@@ -83,6 +94,35 @@ class GraphReader:
         """Returns what `BiLM.read` returns; `same` changes nothing."""
         with self.lock:
             return self._read_in_parts(inputs, state, active, keep)
+
+    def encode_words(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
+        """Returns what `BiLM.encode_words` returns; a few words that are not long are one launch."""
+        encoder, count = self._encoder, len(char_ids)
+        if encoder is None or count > WORDS:
+            return self._bilm.encode_words(char_ids)
+        columns = without_tail(char_ids.cpu(), encoder.config.widest).shape[1]
+        size = min(_round_up(columns, CHARACTERS), char_ids.shape[1])
+        if size > CHARACTERS[-1]:
+            return self._bilm.encode_words(char_ids)
+        with self.lock:
+            if size not in self._encodings:
+                self._encodings[size] = self._encoding(encoder, size)
+            ids, vectors, run = self._encodings[size]
+            ids[:count].copy_(char_ids[:, :size])
+            run()
+            return vectors[:count].clone()
+
+    def _encoding(self, encoder: CharCnn, size: int) -> tuple[Tensor, Tensor, ops.Launch]:
+        """Captures the encoding of words of `size` characters."""
+        device, half = encoder.embedding.device, self._dtype != torch.float32
+        with torch.inference_mode(False), torch.no_grad(), torch.autocast(device.type, self._dtype, enabled=half):
+            ids = torch.zeros(WORDS, size, dtype=torch.long, device=device)
+            vectors = encoder.embedding.new_zeros(WORDS, self.config.lstm.projection_dim)
+            run = ops.capture(lambda: self._encode(encoder, ids, vectors), device, lambda: (), self._pool)
+        return ids, vectors, run
+
+    def _encode(self, encoder: CharCnn, ids: Tensor, vectors: Tensor) -> None:
+        vectors.copy_(encoder.encode_groups([ids]))
 
     def _renew(self) -> None:
         self.lock = RLock()

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from elmo.embedding.graphs import GraphReader
 from elmo.errors import InputError
 from elmo.forking import held_elsewhere, renew_at_fork, settle_child
 from elmo.model.bilm import BiLM
@@ -53,7 +54,9 @@ class WordVectors:
     Its vectors are exactly those of the encoder. Threads may share it.
     """
 
-    def __init__(self, bilm: BiLM, encode: Encode, device: torch.device, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(
+        self, bilm: BiLM | GraphReader, encode: Encode, device: torch.device, cache_bytes: int = CACHE_BYTES
+    ) -> None:
         self._bilm = bilm
         self._encode_ids = encode
         self._device = device

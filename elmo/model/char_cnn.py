@@ -101,7 +101,7 @@ class PackedCharCnn(ops.PackedModule):
 
     def forward(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
         """Returns what `CharCnn.forward` returns."""
-        char_ids = _without_tail(char_ids, self.config.widest)
+        char_ids = without_tail(char_ids, self.config.widest)
         return torch.cat([self._encode(words) for words in char_ids.split(WORDS)])
 
     def _encode(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
@@ -126,7 +126,7 @@ def _linear(x: Float[Tensor, "W K"], layer: tuple[ops.Product, Tensor]) -> Float
     return product(x).to(x.dtype).add_(bias)
 
 
-def _without_tail(char_ids: Int[Tensor, "W C"], width: int) -> Int[Tensor, "W c"]:
+def without_tail(char_ids: Int[Tensor, "W C"], width: int) -> Int[Tensor, "W c"]:
     """Drops columns that cannot affect a maximum: those where every word only repeats its last character (padding).
 
     One full window of that character is kept, so the maximum over positions is the same.
@@ -144,7 +144,7 @@ def _by_length(char_ids: Int[Tensor, "W C"], width: int) -> tuple[list[Int[Tenso
     if torch.compiler.is_exporting():  # an exported program cannot look at the characters first
         return [char_ids], torch.arange(char_ids.shape[0], device=char_ids.device)
     if len(char_ids) <= FEW_WORDS:
-        return [_without_tail(char_ids, width)], torch.arange(len(char_ids), device=char_ids.device)
+        return [without_tail(char_ids, width)], torch.arange(len(char_ids), device=char_ids.device)
     ids = char_ids.cpu()
     lengths = ((ids != ids[:, -1:]) * torch.arange(1, ids.shape[1] + 1, device=ids.device)).amax(1)
     columns = _round_up(lengths + width, 8)
@@ -154,7 +154,7 @@ def _by_length(char_ids: Int[Tensor, "W C"], width: int) -> tuple[list[Int[Tenso
     for members in order.split(columns.unique(return_counts=True)[1].tolist()):
         places[members] = torch.arange(begin, begin + len(members), device=ids.device)
         # oneDNN compiles and caches a program for every new shape (2 MB each, and a third more time).
-        words = _without_tail(ids[members], width)
+        words = without_tail(ids[members], width)
         words = nn.functional.pad(words, (0, 0, 0, _round_up(len(members), 64) - len(members)))
         groups.append(words.to(char_ids.device))
         begin += len(words)
