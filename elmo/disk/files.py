@@ -36,8 +36,8 @@ def check_output(
     `holds` are the names, or name patterns, of the content of an output folder; it is empty for a file. A folder with
     other content is never replaced.
 
-    Raises InputError if `path` is one of `inputs`, contains one or lies in one, also through links. Raises OSError if
-    `path` exists and `overwrite` is False, if it is a device, or if its parent folder does not exist or takes no files.
+    Raises InputError as `check_not_input` does. Raises OSError if `path` exists and `overwrite` is False, if it is a
+    device, or if its parent folder does not exist or takes no files.
     """
     check_not_input(path, inputs)
     if str(path) == "-":
@@ -73,10 +73,16 @@ def check_output(
 
 
 def check_not_input(path: Path, inputs: Iterable[str | Path | None]) -> None:
-    """Raises InputError if the output `path` is one of `inputs`, contains one or lies in one, also through links."""
-    for each in inputs:
-        if each is not None and _overlap(Path(each), path):
-            raise InputError(f"{path}: is also the input ({each}), which would be lost; name another output")
+    """Raises InputError if the output `path` is one of `inputs`, contains one or lies in one, also through links.
+
+    The links in a folder are inputs, too: a folder in the cache of the Hugging Face Hub holds nothing else.
+    """
+    if not os.path.lexists(path):  # nothing would be lost
+        return
+    for each in (Path(each) for each in inputs if each is not None):
+        for part in (each, *(inner for inner in each.rglob("*") if inner.is_symlink())):
+            if _overlap(part, path):
+                raise InputError(f"{path}: is also the input ({part}), which would be lost; name another output")
 
 
 def real_path(path: str | Path) -> Path:

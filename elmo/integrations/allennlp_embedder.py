@@ -46,6 +46,7 @@ class ElmoEmbedder(metaclass=StandInClass):
         self.cuda_device = cuda_device
         usable_device(self._device)  # a missing GPU is reported before the weights are read
         self.elmo_bilm = _ElmoBiLm(options_file, weight_file, state=state, allennlp=allennlp).to(self._device)
+        self._files = options_file, weight_file
         self._embedder: Embedder | None = None
         self._packed: list[Any] = []  # the state of the weights when the embedder packed them
 
@@ -105,13 +106,15 @@ class ElmoEmbedder(metaclass=StandInClass):
         `output_format` is "all", "top" or "average". A line's dataset is named by its number, or with
         `use_sentence_keys` by the line itself; `sentence_to_index` maps lines to numbers, unless `forget_sentences`.
         An empty line has an empty dataset. `progress` gets the number of lines written.
-        Raises InputError for repeated lines with `use_sentence_keys`, and if the output is the input.
+        Raises InputError for repeated lines with `use_sentence_keys`, and if the output is the input or the
+        model.
         """
         if output_format not in ("all", "top", "average"):
             raise InputError(f"output_format is {output_format!r}; all, top or average is expected")
         check_outer(input_file, "an open file or a list of lines is expected: open(path)")
         name = getattr(input_file, "name", None)
-        check_output(Path(output_file_path), overwrite=True, inputs=[name if isinstance(name, str) else None])
+        inputs = [*self._files, name if isinstance(name, str) else None]
+        check_output(Path(output_file_path), overwrite=True, inputs=inputs)
         select = layer_selector(output_format, self.elmo_bilm.num_layers)
         sentences = [line.strip() for line in input_file]
         vectors = self.embed_sentences((sentence.split() for sentence in sentences), batch_size)

@@ -298,7 +298,7 @@ def eval_verb(arguments: argparse.Namespace) -> None:
 
 
 def predict_verb(arguments: argparse.Namespace) -> None:
-    from elmo.disk.files import check_output
+    from elmo.disk.files import check_not_input, check_output
 
     take_output(arguments)
     *arguments.folders, arguments.input = arguments.input
@@ -310,6 +310,7 @@ def predict_verb(arguments: argparse.Namespace) -> None:
     output = Path(arguments.output)
     check_output(output, arguments.overwrite, inputs=(arguments.input, *arguments.folders))
     members = _members(arguments)
+    check_not_input(output, [file for member in members for file in member.files])
     task = members[0].task
     examples = _unlabelled(arguments, members[0])
     asked = [example for example in examples if example is not None]

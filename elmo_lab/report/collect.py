@@ -49,6 +49,8 @@ class Results:
     pretrainings: list[PretrainingRun] = field(default_factory=list)
     perplexities: list[JsonFile] = field(default_factory=list)
     evaluations: list[JsonFile] = field(default_factory=list)
+    files: list[Path] = field(default_factory=list)
+    """The files that all this was read from."""
 
 
 def collect(paths: Sequence[Path]) -> Results:
@@ -89,12 +91,14 @@ def _add_folder(results: Results, folder: Path, name: str, files: set[str], insi
     """Adds the results that a folder is; returns the folders inside that may hold others."""
     if record.RECORD in files:
         found = RecordedRun(name, folder, record.read(folder))
+        results.files.append(folder / record.RECORD)
         if found.record.kind == "probe":
             results.probes.append(found)
             return []  # the probe's rows have the runs that it trained
         results.tasks.append(found)
-    if {"train.json", "metrics.jsonl"} <= files:
+    if set(pretraining.FILES) <= files:
         results.pretrainings.append(pretraining.read(name, folder))
+        results.files.extend(folder / each for each in pretraining.FILES)
         inside = [each for each in inside if each != "model"]
     for file in sorted(files):
         _add_file(results, folder / file, f"{name}/{file}")
@@ -110,6 +114,7 @@ def _add_file(results: Results, path: Path, name: str) -> bool:
         results.evaluations.append(JsonFile(name, values))
     else:
         return False
+    results.files.append(path)
     return True
 
 

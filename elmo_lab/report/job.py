@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from elmo.disk.files import atomic_path, check_distinct, check_output
+from elmo.disk.files import atomic_path, check_distinct, check_not_input, check_output
 from elmo.errors import InputError
 from elmo_lab.document import Document
 from elmo_lab.report import markdown, page, sections
@@ -24,18 +24,21 @@ def write_report(
 
     `output` is an HTML file, or a folder that gets an `index.html`. `markdown_file` gets a folder of figures beside it,
     `NAME-figures`. The same results give the same bytes. Raises InputError if nothing is found or a result is damaged,
-    and OSError if an output exists and may not be replaced.
+    or would be lost, and OSError if an output exists and may not be replaced.
     """
     if output is None and markdown_file is None:
         raise InputError("neither --output nor --markdown is given; name an HTML file or folder, or a Markdown file")
     file = None if output is None else _html_file(output)
     folder = None if markdown_file is None else markdown_file.with_name(f"{markdown_file.stem}-figures")
-    results = [path for path in paths if path.is_file()]
     check_distinct(file, markdown_file, folder)
-    for each in (file, markdown_file, folder):
-        if each is not None and not (each.parent == output and not each.parent.exists()):
-            check_output(each, overwrite, FIGURES if each == folder else (), results)
-    document = sections.document(collect(paths), title)
+    outputs = [each for each in (file, markdown_file, folder) if each is not None]
+    for each in outputs:
+        if each.parent != output or each.parent.exists():
+            check_output(each, overwrite, FIGURES if each == folder else (), filter(Path.is_file, paths))
+    results = collect(paths)
+    for each in outputs:
+        check_not_input(each, results.files)
+    document = sections.document(results, title)
     written: list[Path] = []
     if file is not None:
         text = page.render(document)

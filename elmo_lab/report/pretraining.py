@@ -12,6 +12,9 @@ from elmo_lab import figures
 from elmo_lab.document import ABSENT, Block, Code, Details, Figure, Figures, Section, Text, slug, table
 from elmo_lab.record import REMEDY, setting_lines
 
+SETTINGS, METRICS = FILES = "train.json", "metrics.jsonl"
+"""The files of a run that `read` needs."""
+
 
 @dataclass(frozen=True)
 class PretrainingRun:
@@ -29,7 +32,7 @@ class PretrainingRun:
 def read(name: str, folder: Path) -> PretrainingRun:
     """Reads the run in a folder; skips unfinished lines of its metrics. Raises InputError if a file is damaged."""
     points = []
-    for line in (folder / "metrics.jsonl").read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in (folder / METRICS).read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             points.append(json.loads(line))
         except (ValueError, RecursionError):
@@ -39,7 +42,7 @@ def read(name: str, folder: Path) -> PretrainingRun:
         speeds = sorted(point["tokens_per_s"] for point in points if "tokens_per_s" in point)
         card = read_json(model, REMEDY).get("card", {}) if model.is_file() else {}
         speed = float(speeds[len(speeds) // 2]) if speeds else None
-        return PretrainingRun(name, read_json(folder / "train.json", REMEDY), card, newest_perplexities(points), speed)
+        return PretrainingRun(name, read_json(folder / SETTINGS, REMEDY), card, newest_perplexities(points), speed)
     except (TypeError, AttributeError, ValueError) as error:
         raise InputError(f"{folder}: not the metrics of elmo train ({error}); {REMEDY}") from error
 

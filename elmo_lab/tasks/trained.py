@@ -62,6 +62,8 @@ class TrainedTask:
     """The words that were already looked up in that file."""
     text: TextConfig = field(default_factory=TextConfig)
     """The settings for splitting text: those of the biLM's training text, or spaCy's rules for English."""
+    files: tuple[Path, ...] = ()
+    """The files and folders that the network was read from, those of the biLM and of the static vectors included."""
 
     @classmethod
     def load(
@@ -104,15 +106,18 @@ class TrainedTask:
         except (SafetensorError, KeyError, RuntimeError) as error:
             raise InputError(f"{folder / WEIGHTS}: damaged, or not of this task ({error}); train it again") from error
         cache = cache or CacheConfig(dtype=record["cache_dtype"])
+        origin = _origin(record, inputs, words, vectors)
+        files = [] if source is None else formats.files_of(source.name)
         return cls(
             task,
             model.to(place).eval(),
             make_collator(inputs, words.words, source, cache),
             place,
             labels,
-            origin=_origin(record, inputs, words, vectors),
+            origin=origin,
             spellings=set() if record["vectors"] is None else set(record["vectors"]["absent"]),
             text=TextConfig() if source is None or source.model.text is None else source.model.text,
+            files=(folder, *files, *([] if origin is None else [origin.file])),
         )
 
     def __call__(self, examples: Sequence[Any], progress: Callable[[int], object] | None = None) -> list[Any]:

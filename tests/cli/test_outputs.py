@@ -53,12 +53,21 @@ def place(tmp_path: Path, monkeypatch) -> Path:
         ("probe senses --data index/record.json --output index --model model", "index/record.json"),
         ("report result.json --markdown result.json", "result.json"),
         ("report result.json --markdown ./index/../result.json", "result.json"),
+        ("report results --markdown results/perplexity.json", "results/perplexity.json"),
+        ("convert linked other --store float16", "other/model.safetensors"),
+        ("types text.txt other/config.json --model linked", "other/config.json"),
     ],
 )
 def test_an_output_that_is_read_stays(place: Path, command: str, kept: str) -> None:
     shutil.copy("senses.svg", "index/record.json")
     link(Path("link.svg"), "senses.svg")
     Path("hard.svg").hardlink_to("text.svg")
+    Path("results").mkdir()
+    shutil.copy("result.json", "results/perplexity.json")
+    shutil.copytree("model", "other")
+    Path("linked").mkdir()
+    for name in ("config.json", "model.safetensors"):  # as in the cache of the Hugging Face Hub
+        link(Path("linked") / name, f"../other/{name}")
     before = Path(kept).read_bytes()
     done = run(*command.split(), "--overwrite")
     refusal(done, "input")

@@ -413,6 +413,11 @@ def test_embed_file_writes_the_layout_of_allennlp(files, text, tmp_path, output_
         assert json.loads(file["sentence_to_index"][0]) == {"The cat sat .": "3", "": "1", "a / b": "2"}
 
 
+def test_embed_file_replaces_no_file_of_its_model(files, text):
+    with refused(files[1], "input"), text.open(encoding="utf-8") as lines:
+        ElmoEmbedder(*files).embed_file(lines, files[1])
+
+
 def test_embed_file_may_forget_sentences_or_take_them_for_keys(files, text, tmp_path):
     embedder, path = ElmoEmbedder(*files), tmp_path / "v.hdf5"
     with text.open(encoding="utf-8") as lines:

@@ -1,6 +1,7 @@
 """A trained network on what training never saw: words, labels, text, and token lists by the Python API."""
 
 import json
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,19 @@ def test_a_file_of_vectors_that_the_user_names_must_be_right(folder: Path) -> No
     for _ in range(2):
         with refused("word vectors"):
             network([["Zoe"]])
+
+
+@pytest.mark.parametrize("option", ["", "--vectors copy.txt", "--model moved"])
+def test_what_the_network_was_read_from_stays(folder: Path, option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    trained(folder, "run", inputs={"elmo": "input"})
+    shutil.copy("vectors.txt", "copy.txt")
+    shutil.copytree("bilm", "moved")
+    output = {"": "vectors.txt", "--vectors copy.txt": "copy.txt", "--model moved": "moved/options.json"}[option]
+    before = Path(output).read_bytes()
+    done = run("task", "predict", "run", "new.conll", output, "--overwrite", *option.split())
+    refusal(done, output, "input")
+    assert Path(output).read_bytes() == before
 
 
 def test_a_word_that_the_file_never_had_is_not_searched_again(folder: Path) -> None:
