@@ -340,6 +340,8 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
             how = f": [{_toml_value(value)}]" if isinstance(value, str) and len(value) < 60 else ""
             raise ConfigError(f"{where} is {shown(value)}; a list is expected{how}")
         if len(arguments) == 2 and arguments[1] is Ellipsis:
+            if arguments[0] not in (str, int, float) and len(value) > MOST_LAYERS:
+                raise ConfigError(f"{where} has {len(value):,} items; at most {MOST_LAYERS:,} are expected")
             return tuple(_convert(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(value))
         if len(value) != len(arguments):
             raise ConfigError(f"{where} has {len(value)} items; {len(arguments)} are expected")

@@ -34,6 +34,8 @@ from elmo.terminal import escape_controls, print_line
 
 VERBS = "elmo.verbs"
 """The group of entry points by which other packages add verbs; each names a module with `GROUP` and `add_verbs`."""
+LONGEST_LINE = 2000
+"""The most characters of an error or a warning."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -135,7 +137,13 @@ def _end_by_exit() -> None:
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:
-    print_line(f"elmo: warning: {escape_controls(' '.join(str(message).split()))}")
+    print_line(f"elmo: warning: {_in_short(str(message))}")
+
+
+def _in_short(text: str) -> str:
+    """A text as one printable line; of a long one, as from a hostile file, the ends, where file and remedy are."""
+    line = escape_controls(" ".join(text.split()))
+    return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE // 2]} ... {line[-LONGEST_LINE // 2 :]}"
 
 
 def make_printable(stream: Any) -> None:
@@ -163,7 +171,7 @@ def _fail(error: BaseException | str, code: int, silently: bool) -> NoReturn:
     if silently:
         sys.exit(code)
     said = error if isinstance(error, str) else in_one_line(error)
-    print(f"elmo: error: {escape_controls(' '.join(said.split()))}", file=sys.stderr)
+    print(f"elmo: error: {_in_short(said)}", file=sys.stderr)
     sys.exit(code)
 
 

@@ -32,11 +32,14 @@ def expand_patterns(patterns: Iterable[str | Path]) -> list[Path]:
     for pattern in patterns:
         name = str(path_of("the text", pattern))
         found = [name] if Path(name).exists() else glob.glob(name, recursive=True)  # noqa: PTH207
-        files = [Path(path) for path in found if not Path(path).is_dir()]
+        # A device such as /dev/zero never ends. A pipe may hold a text.
+        files = [path for path in map(Path, found) if path.is_file() or path.is_fifo()]
         if not files:
             problem = "matches no file"
             if Path(name).is_dir():
                 problem = "is a folder"
+            elif Path(name).exists():
+                problem = "is a device"
             elif name == "-":
                 problem = "standard input is not read here"
             raise InputError(

@@ -116,6 +116,17 @@ def test_a_table_or_a_text_in_the_place_of_a_file_is_refused(tmp_path, command):
         refusal(run(*given), "The oak grows.", "write it to a file")
 
 
+def test_a_value_of_a_million_characters_is_cut(tmp_path, models):
+    folder = shutil.copytree(models / "native", tmp_path / "m")
+    content = (folder / "model.safetensors").read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header = content[8 : 8 + length].replace(b'"F32"', b'"' + b"x" * 1_000_000 + b'"', 1)
+    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + content[8 + length :])
+    done = run("info", folder)
+    refusal(done, folder / "model.safetensors", "xxx", "copy it again")
+    assert len(done.stderr) < 3000
+
+
 @pytest.mark.parametrize("size", [9999999999999, 2**62, 2**61 - 1])
 def test_a_lack_of_memory_is_one_line(lines, tmp_path, size):
     """More than any machine can address, so no system promises it, or more than 64 bits can count."""

@@ -81,6 +81,14 @@ def large_header(folder: Path) -> Path:
     return folder
 
 
+def many_filters(folder: Path) -> Path:
+    config = write_native(folder) / "config.json"
+    values = json.loads(config.read_text())
+    values["model"]["char_cnn"]["filters"] = [[1, 1]] * 1_000_000
+    config.write_text(json.dumps(values))
+    return folder
+
+
 def many_members(path: Path) -> Path:
     if path.suffix == ".zip":
         with zipfile.ZipFile(path, "w") as archive:
@@ -115,6 +123,7 @@ ATTACKS = {
     "many datasets": lambda at: many_datasets(at / "m"),
     "many tensors": lambda at: many_tensors(at / "m"),
     "large header": lambda at: large_header(at / "m"),
+    "many filters": lambda at: many_filters(at / "m"),
     "members of a zip": lambda at: many_members(at / "m.zip"),
     "members of a tar": lambda at: many_members(at / "m.tar.gz"),
 }

@@ -166,6 +166,12 @@ def test_fingerprint_does_not_read_a_pipe(tmp_path):
     assert corpus.corpus_fingerprint([tmp_path / "pipe"])
 
 
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no device of this name")
+def test_a_device_is_no_text():
+    with refused("/dev/zero", "device"):
+        corpus.expand_patterns(["/dev/zero"])
+
+
 @pytest.mark.parametrize(("encoding", "said"), [("utf-16", "utf-16"), ("latin1", "windows-1252")])
 def test_of_another_encoding_the_likely_one_is_said(tmp_path, encoding, said):
     path = tmp_path / "text.txt"
