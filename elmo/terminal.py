@@ -84,8 +84,18 @@ drawn = 0
 def print_line(line: str) -> None:
     """Prints a line to stderr, above a line of progress."""
     _wipe()
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
+    _write(f"{line}\n")
+
+
+def _write(text: str) -> None:
+    """Writes to stderr. No job ends because its log is on a full disk: the line is lost, or comes later."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except BrokenPipeError:  # its reader is done
+        raise
+    except OSError:
+        return
 
 
 class Counter:
@@ -203,8 +213,7 @@ def _fitting(parts: Sequence[str], width: int) -> str:
 
 def _draw(line: str) -> None:
     global drawn
-    sys.stderr.write(f"\r{line.ljust(drawn)}")
-    sys.stderr.flush()
+    _write(f"\r{line.ljust(drawn)}")
     drawn = len(line)
 
 
@@ -212,6 +221,5 @@ def _wipe() -> None:
     """Removes the line of progress, if there is one."""
     global drawn
     if drawn:
-        sys.stderr.write(f"\r{' ' * drawn}\r")
-        sys.stderr.flush()
+        _write(f"\r{' ' * drawn}\r")
         drawn = 0

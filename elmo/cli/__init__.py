@@ -171,7 +171,7 @@ def _fail(error: BaseException | str, code: int, silently: bool) -> NoReturn:
     if silently:
         sys.exit(code)
     said = error if isinstance(error, str) else in_one_line(error)
-    print(f"elmo: error: {_in_short(said)}", file=sys.stderr)
+    print_line(f"elmo: error: {_in_short(said)}")
     sys.exit(code)
 
 

@@ -1,7 +1,6 @@
 """`elmo bench` and `elmo demo`, which show the speed of a model and what it does."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from elmo.cli.arguments import (
     tokenizer_of,
 )
 from elmo.cli.neighbors import print_neighbors
-from elmo.terminal import print_table
+from elmo.terminal import print_line, print_table
 
 GROUP = "models"
 
@@ -64,7 +63,7 @@ def bench_verb(arguments: argparse.Namespace) -> None:
         arguments.model,
         (arguments.text, sentences),
         arguments.device,
-        progress=lambda what: print(f"measuring {what} ...", file=sys.stderr),
+        progress=lambda what: print_line(f"measuring {what} ..."),
     )
     if arguments.json:
         print_json(dataclasses.asdict(measured), indent=2)

@@ -1,7 +1,6 @@
 """`elmo neighbors`, which finds similar uses of a word, and `elmo index`, which stores the vectors of a text."""
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from elmo.cli.arguments import (
     tokenizer_of,
 )
 from elmo.errors import InputError, check_whole, did_you_mean
-from elmo.terminal import Counter
+from elmo.terminal import Counter, print_line
 
 GROUP = "similar uses"
 
@@ -173,7 +172,7 @@ def neighbors_verb(arguments: argparse.Namespace) -> None:
     if arguments.vectors is not None:
         static = nearest.static_neighbors(Path(arguments.vectors), word, arguments.k)
         if not static:
-            print(f"{arguments.vectors}: no vector for {word!r}", file=sys.stderr)
+            print_line(f"{arguments.vectors}: no vector for {word!r}")
     if arguments.json:
         _print_json(word, static, uses, found, layer)
         return

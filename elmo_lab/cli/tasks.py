@@ -1,7 +1,6 @@
 """`elmo task`, for the six task models of the paper, with and without ELMo."""
 
 import argparse
-import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -266,7 +265,7 @@ def _predictions(members: list[Any], examples: list[Any], quiet: bool) -> list[A
 
     for problem in dict.fromkeys(member.look_up(examples) for member in members):
         if problem is not None:
-            print(f"{problem} (--vectors names their file)", file=sys.stderr)
+            print_line(f"{problem} (--vectors names their file)")
     with Counter("examples", quiet) as counter:
         return trained.predict_jointly(members, examples, counter.update)
 

@@ -468,6 +468,15 @@ def test_a_full_standard_output_is_one_line(arguments: str) -> None:
     refusal(done, "standard output", "space")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize(("words", "code"), [("info no-such-model", 2), ("embed text.txt v.npz --model m", 0)])
+def test_a_full_log_ends_no_command(tmp_path: Path, models: Path, words: str, code: int) -> None:
+    shutil.copytree(models / "native", tmp_path / "m")
+    (tmp_path / "text.txt").write_text("They play .\n")  # how it was split is not known, which is a warning
+    command = f"exec {sys.executable} -m elmo {words} 2> /dev/full"
+    assert subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, check=False).returncode == code
+
+
 def test_a_current_folder_that_is_gone_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
     command = f"cd {tmp_path}/gone && rmdir ../gone && exec {sys.executable} -m elmo embed text.txt vectors.npz"
