@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 LARGEST = 3.4028234e38
 """The largest 32-bit floating-point number; networks compute in 32 bits."""
+LARGEST_WEIGHT = 1e6
+"""The largest magnitude of a biLM's weights. Training stays far below; products of larger weights could overflow."""
 LARGEST_SIZE = 2**24
 """The largest size of a layer or batch. With more, a computer runs out of memory, or a single step never ends."""
 MOST_LAYERS = 1000

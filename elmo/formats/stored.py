@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from elmo.config import ConfigError, to_dict
+from elmo.config import LARGEST_WEIGHT, ConfigError, to_dict
 from elmo.errors import InputError
 from elmo.model.config import BiLMConfig, Shape
 from elmo.text.lexicon import Lexicon
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from elmo.model.bilm import BiLM
     from elmo.model.elmo import Elmo
     from elmo.types import Batch
-
-LARGEST = 1e6
-"""The largest magnitude of a biLM's weights. Training stays far below; products of larger weights could overflow."""
 
 
 @dataclass(frozen=True)
@@ -187,14 +184,14 @@ def check_words(path: Path | str, model: Model) -> None:
 def check_finite(path: Path | str, model: Model) -> None:
     """Raises InputError for the first weight of `model`, read from `path`, that could make vectors NaN.
 
-    That is one with a value that is not finite or, in the biLM, larger than `LARGEST`.
+    That is one with a value that is not finite or, in the biLM, larger than `LARGEST_WEIGHT`.
     """
     import torch
 
     mixes = {f"mix {mix.name}": torch.tensor([*mix.scalars, mix.gamma]) for mix in model.mixes}
     softmax = {f"softmax {name}": weight for name, weight in (model.lm_head or {}).items()}
     largest = torch.finfo(torch.float32).max
-    for weights, limit in ((model.weights, LARGEST), (softmax | mixes, largest)):
+    for weights, limit in ((model.weights, LARGEST_WEIGHT), (softmax | mixes, largest)):
         for name, weight in weights.items():
             low, high = torch.aminmax(weight)  # both are NaN if any number is
             if not (low >= -limit and high <= limit):

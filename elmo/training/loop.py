@@ -16,6 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from elmo.config import LARGEST_WEIGHT
 from elmo.errors import Failure, lack_of_memory
 from elmo.training.checkpoint import START, RankProgress, newest_checkpoint, save_checkpoint
 from elmo.training.distributed import Fabric, average_rows
@@ -63,11 +64,15 @@ class TrainingError(Failure):
 def check_finite(model: nn.Module, numbers: Mapping[str, Any], when: str) -> None:
     """Raises TrainingError if a weight or a number is not finite, so that no such model is written.
 
-    The loss of the step that made a weight infinite does not show it.
+    So does a trained weight beyond `LARGEST_WEIGHT`, which no reader of the model takes. The loss of the step that made
+    a weight so large does not show it.
     """
+    trained = {name for name, weight in model.named_parameters() if weight.requires_grad}
     for name, tensor in model.state_dict().items():
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             raise TrainingError(f"{name} is not finite {when}")
+        if name in trained and tensor.numel() and max(map(abs, tensor.aminmax())) > LARGEST_WEIGHT:
+            raise TrainingError(f"{name} has values beyond {LARGEST_WEIGHT:,.0f} {when}")
     for name, number in numbers.items():
         if isinstance(number, float) and not math.isfinite(number):
             raise TrainingError(f"{name} is {number} {when}")

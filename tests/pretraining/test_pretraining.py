@@ -228,11 +228,12 @@ def test_run_that_diverges_exits_with_1_and_one_line(tmp_path):
     assert "optim.lr" in done.stderr
 
 
-def test_a_last_step_that_diverges_writes_no_model(tmp_path):
+@pytest.mark.parametrize("rate", ["1e38", "1e8"])
+def test_a_last_step_that_diverges_writes_no_model(tmp_path, rate):
     """Its own loss was finite; there is no checkpoint to continue from, and none is advised."""
     settings = (
         "optim.name=adagrad",
-        "optim.lr=1e38",
+        f"optim.lr={rate}",
         "optim.warmup_steps=0",
         "max_words=8",
         "loop.checkpoint_steps=9",
