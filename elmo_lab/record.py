@@ -161,11 +161,3 @@ def check_replaced(folder: Path, probe: str) -> None:
         return
     if (found.kind, found.name) != ("probe", probe):
         raise InputError(f"{folder}: holds the record of the {found.kind} {found.name!r}; name another --output")
-
-
-def make_output(folder: Path) -> None:
-    """Creates the folder before a probe computes for hours. Raises OSError with the remedy if that fails."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OSError(error.errno, f"{error.strerror}; name another --output", str(folder)) from error

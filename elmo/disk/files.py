@@ -103,8 +103,8 @@ def atomic_path(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) 
     """Yields a temporary path beside `path`, for a file or a folder, which becomes `path` if the block succeeds.
 
     If the block fails, what it wrote is removed and `path` stays as it was. Unfinished files of killed processes are
-    removed after a day. `overwrite` and `holds` are those of `check_output`. Raises the errors of `check_output`; on a
-    full disk, the OSError names `path`.
+    removed after a day. `overwrite` and `holds` are those of `check_output`. Raises the errors of `check_output`; an
+    OSError about the temporary path, such as a full disk, names `path`.
     """
     check_output(path, overwrite, holds)
     path = real_path(path)  # replace the target of a link, not the link
@@ -114,11 +114,12 @@ def atomic_path(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) 
         yield temporary
         place_output(temporary, path, overwrite, holds)
     except OSError as error:
-        is_of_another = error.filename is not None and not str(error.filename).startswith(str(temporary))
-        if error.errno not in DISK_FULL or is_of_another:
+        is_full = error.errno in DISK_FULL
+        is_own = is_full if error.filename is None else str(error.filename).startswith(str(temporary))
+        if not is_own:
             raise
-        problem = f"{os.strerror(error.errno)}; free some space, or name an output elsewhere"
-        raise OSError(error.errno, problem, str(path)) from error
+        space = "free some space, or " if is_full else ""
+        raise OSError(error.errno, f"{os.strerror(error.errno)}; {space}name an output elsewhere", str(path)) from error
     finally:
         _delete(temporary)
 

@@ -14,6 +14,14 @@ from elmo.errors import InputError
 T = TypeVar("T")
 
 
+def make_folder(folder: Path, remedy: str = "name another --output") -> None:
+    """Creates a folder, before hours of work. Raises OSError with the remedy if that fails."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror}; {remedy}", str(folder)) from error
+
+
 @contextmanager
 def lock_folder(
     folder: Path, activity: str = "trains here", remedy: str = "name another --output", is_moved: bool = False
@@ -25,7 +33,7 @@ def lock_folder(
     """
     try:
         with ExitStack() as stack:
-            folder.mkdir(parents=True, exist_ok=True)  # if this fails, there is nothing to resume
+            make_folder(folder, remedy)  # if this fails, there is nothing to resume
             with advise_resume(folder):
                 lock = folder.with_name(f".{folder.name}{LOCK}") if is_moved else folder / LOCK
                 mine = stack.enter_context(locked(lock))

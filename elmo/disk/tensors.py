@@ -1,5 +1,6 @@
 """Writes tensors to files of safetensors."""
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ def write_tensors(tensors: Mapping[str, Tensor], file: Path) -> None:
     try:
         save_file(dict(tensors), file)
     except SafetensorError as error:
-        number = re.search(r"os error (\d+)", str(error))
-        raise OSError(*([int(number[1]), str(error)] if number else [str(error)])) from error
+        if number := re.search(r"os error (\d+)", str(error)):
+            raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
+        raise OSError(str(error)) from error
     file.chmod(mode)  # safetensors makes its files readable by the owner only

@@ -8,6 +8,7 @@ run to the bit. The rows take twice their disk space until the output is complet
 
 import hashlib
 import json
+import os
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from elmo.disk.files import atomic_path, check_output, place_output, remove
+from elmo.disk.files import DISK_FULL, atomic_path, check_output, place_output, remove
 from elmo.disk.run import check_same, lock_folder, read_json
 from elmo.embedding.embedder import NEUTRAL_TEXT, Embedder
 from elmo.embedding.layers import Layers, written_layers
@@ -46,7 +47,7 @@ def written_in_parts(
     """Yields the path inside the folder to which the output is written. On success the folder is removed.
 
     Raises InputError if the folder has rows of another model or other settings or is not of such a run, or another
-    process is writing the output, and OSError if the output exists.
+    process is writing the output, and OSError if the output exists; for a full disk, it says how to resume.
     """
     if embedder.state == "carry":
         raise InputError(
@@ -60,7 +61,13 @@ def written_in_parts(
         _check_run(folder, settings)
         for left in (*folder.glob(".*.partial"), written):  # a killed process may have left them
             left.unlink(missing_ok=True)
-        yield written
+        try:
+            yield written
+        except OSError as error:
+            if error.errno not in DISK_FULL or not Path(error.filename or "").is_relative_to(folder):
+                raise
+            problem = f"{os.strerror(error.errno)}; free some space, then continue with --resume"
+            raise OSError(error.errno, problem, error.filename) from error
         place_output(written, output, overwrite)
         remove(folder)
 

@@ -172,6 +172,7 @@ def _values(probe: Any, arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _run(probe: Any, made: Any, folder: Path | None, resume: bool, quiet: bool, figure: Path | None) -> Any:
     """Runs a probe with the settings `made`, and returns its record."""
+    from elmo.disk.run import make_folder
     from elmo.formats.opened import open_model
     from elmo_lab import record
     from elmo_lab.probes.probe import Context
@@ -184,7 +185,7 @@ def _run(probe: Any, made: Any, folder: Path | None, resume: bool, quiet: bool, 
     if hasattr(made, "model") and not probe.trains:
         source = open_model(made.model)
     if folder is not None and not probe.trains:
-        record.make_output(folder)
+        make_folder(folder)
     recipes = partial(config.find_recipe, folder=RECIPES / "tasks")
     if probe.trains:
         rows = probe.run(made, Context(quiet=quiet, show=show, find_recipe=recipes))
@@ -216,12 +217,10 @@ def _output(probe: Any, arguments: argparse.Namespace, made: Any) -> Path | None
 def _alone(folder: Path | None) -> Iterator[None]:
     """Locks the output folder for the block, if there is one. Raises InputError if another process works there."""
     from elmo.disk.run import lock_folder
-    from elmo_lab import record
 
     if folder is None:
         yield
         return
-    record.make_output(folder)
     with lock_folder(folder, "works here"):
         yield
 

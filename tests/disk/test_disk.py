@@ -18,6 +18,7 @@ from tiny import tiny_model
 from elmo.disk import files
 from elmo.disk.files import atomic_path, remove_leftovers
 from elmo.disk.lock import LOCK, locked
+from elmo.disk.run import lock_folder
 from elmo.formats import native
 
 
@@ -167,6 +168,13 @@ def test_a_name_that_is_too_long_is_named(tmp_path: Path, letter: str) -> None:
         files.check_output(path)
 
 
+def test_an_unfinished_file_is_not_named(tmp_path: Path) -> None:
+    """Its name is hidden, and another at each call."""
+    with refused("name an output elsewhere", error=OSError) as caught, atomic_path(tmp_path / "out.txt") as unfinished:
+        (unfinished / "part").touch()
+    assert caught.value.filename == str(tmp_path / "out.txt")  # type: ignore[attr-defined]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="no pipes in folders")
 def test_a_pipe_or_a_link_to_itself_is_no_output(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.npz")
@@ -299,6 +307,12 @@ def test_a_folder_is_replaced_without_a_moment_in_which_there_is_none(tmp_path: 
     write(tmp_path / "out", "new")
     assert (tmp_path / "out" / "file").read_text() == "new"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_run_without_a_place_names_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with refused("run", "--output", error=OSError), lock_folder(tmp_path / "file" / "run"):
+        pass
 
 
 def test_a_lock_is_one_and_leaves_nothing(tmp_path: Path) -> None:

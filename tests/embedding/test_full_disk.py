@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from refusals import refused
 
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.job import embed_file
@@ -112,6 +113,13 @@ def test_full_disk_while_embedding_a_file(disk, tmp_path_factory):
     source.write_text("one two three four five six seven eight nine ten\n" * 3000, encoding="utf-8")
     embedder = Embedder(BiLM(SMALL))
     check_full(disk, disk / "v.h5", lambda: embed_file(embedder, source, disk / "v.h5"))
+
+
+def test_a_full_disk_says_how_to_resume(tmpfs, tmp_path_factory):
+    source = tmp_path_factory.mktemp("text") / "lines.txt"
+    source.write_text("one two three four five six seven eight nine ten\n" * 3000, encoding="utf-8")
+    with refused("v.npz.parts", "free some space", "--resume", error=OSError):
+        embed_file(Embedder(BiLM(SMALL)), source, tmpfs / "v.npz", resume=True)
 
 
 def test_full_disk_at_the_end_of_a_file_leaves_no_index_behind(tmpfs, tmp_path_factory):
