@@ -502,6 +502,23 @@ def test_a_locale_without_letters_shows_escapes(tmp_path: Path) -> None:
     assert "\\xe9t\\xe9" in done.stdout
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other signals")
+@pytest.mark.parametrize(("number", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_in_a_callback_is_not_lost(number: str, code: int) -> None:
+    """Python prints and ignores what a callback raises, as a weak reference of an import does."""
+    program = (
+        "import runpy, signal, sys, time, elmo.cli\n"
+        f"class Signal:\n    def __del__(self): signal.raise_signal(signal.{number})\n"
+        "def run(_):\n    Signal()\n    time.sleep(60)\n"
+        "elmo.cli.models.info_verb = run\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "sys.argv = ['elmo', 'info']\n"
+        "runpy.run_module('elmo', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (code, "elmo: error: interrupted\n" if code == 130 else "")
+
+
 @pytest.mark.parametrize("module", ["elmo.cli", "elmo.bench.job"])
 def test_ctrl_c_while_importing_is_one_line(module: str) -> None:
     program = (
