@@ -13,7 +13,7 @@ from typing import Any
 
 from fsspec.implementations.local import LocalFileSystem
 
-from elmo.config import parse_json
+from elmo.config import check_regular, parse_json
 from elmo.disk.files import ABANDONED, atomic_path
 from elmo.embedding.corpus_rows import Part
 from elmo.errors import InputError
@@ -127,6 +127,8 @@ def _read_manifest(files: Any, path: str, output: str) -> dict[str, Any] | None:
 def read_json(files: Any, path: str) -> Any:
     """Reads a file of JSON. Raises InputError if it is damaged."""
     try:
+        if is_local(files):
+            check_regular(Path(path))
         return parse_json(files.cat_file(path))
     except ValueError as error:
         raise InputError(f"{path}: damaged ({error}); remove it to redo its part") from error

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from elmo.config import check_regular
 from elmo.disk.files import DISK_FULL, atomic_path, check_output, place_output, remove
 from elmo.disk.run import check_same, lock_folder, read_json
 from elmo.embedding.embedder import NEUTRAL_TEXT, Embedder
@@ -111,6 +112,7 @@ def _write_words(embedder: Embedder, path: Path, known: int, times_emptied: int)
 
 def _read_words(embedder: Embedder, path: Path) -> None:
     try:
+        check_regular(path)
         with path.open("rb") as file, np.load(file) as kept:  # np.load leaves a damaged file open
             emptied, names = json.loads(kept[NAMES].tobytes())
             vectors = kept[VECTORS]

@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import itertools
 import json
+import os
 import re
 import tarfile
 import time
@@ -508,6 +509,13 @@ def test_folders_of_others_are_left_alone(model, text, tmp_path):
         with refused(*match.split("; ")):
             embed_corpus([str(text)], str(tmp_path / name), small(model))
     assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 5
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no named pipes")
+def test_a_manifest_that_is_a_pipe_is_named(model, text, tmp_path):
+    os.mkfifo(tmp_path / "manifest.json")
+    with refused("manifest.json", "regular file"):
+        embed_corpus([str(text)], str(tmp_path), small(model))
 
 
 def test_one_process_makes_a_folder_at_a_time(model, text, tmp_path):

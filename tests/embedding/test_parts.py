@@ -1,5 +1,6 @@
 """An interrupted dump resumes to the same bytes; parts that do not belong together are refused."""
 
+import os
 import time
 
 import numpy as np
@@ -133,6 +134,17 @@ def test_kept_files_that_are_cut_are_named(text, tmp_path, name, left):
     file = folder_of(output) / name
     file.write_bytes(file.read_bytes()[:left])
     with refused(name):
+        embed_file(embedder(), text, output, resume=True)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no named pipes")
+def test_a_pipe_among_kept_files_is_named(text, tmp_path):
+    output = tmp_path / "v.npz"
+    break_off(text, output, 45)
+    words = folder_of(output) / "00000000.words.npz"
+    words.unlink()
+    os.mkfifo(words)
+    with refused(words, "regular file", "remove"):
         embed_file(embedder(), text, output, resume=True)
 
 
