@@ -74,6 +74,7 @@ def embed_file(
     """
     named_output = path_of("the output", output)
     index = None if index is None else path_of("the index", index)
+    source = str(path_of("the text", source)) if isinstance(source, str | Path) else source
     output = real_path(named_output) if resume else named_output  # a link's target is written in parts
     _check_outputs(source, output, index, overwrite)
     lines, name = (FileLines(source), source) if isinstance(source, str | Path) else (_given_lines(source), "input")

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import zipfile
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from operator import attrgetter
@@ -128,8 +127,8 @@ def _read_part(part: Path, records: list[TextRecord]) -> Iterator[tuple[TextReco
         for row, record in enumerate(records):
             try:
                 tokens, vectors = (kept.tokens(row), kept[row]) if row < len(kept) else (None, None)
-            except (OSError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-                raise _damaged(part, error) from error
+            except (OSError, InputError) as error:
+                raise _damaged(part, error.__cause__ or error) from error
             if vectors is None or tokens != record.tokens:
                 raise InputError(
                     f"{part}: row {row} is not of the sentence {record.text[:40]!r}: the input has changed since the"
@@ -178,5 +177,5 @@ def _check_run(folder: Path, settings: dict[str, Any]) -> None:
     check_same(file, kept, settings, f"remove {folder} to start again")
 
 
-def _damaged(file: Path, error: Exception) -> InputError:
+def _damaged(file: Path, error: BaseException) -> InputError:
     return InputError(f"{file}: damaged ({error}); remove {file.parent} to start again")

@@ -13,12 +13,14 @@ with T = 0; the array of a pooled sentence has no axis of tokens. A file is comp
 """
 
 import zipfile
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+from safetensors import SafetensorError
 
 from elmo.disk.files import atomic_path, check_output
 from elmo.embedding.store_hdf5 import Hdf5Vectors, Hdf5Writer
@@ -71,10 +73,14 @@ READERS = {
 }
 
 
+DAMAGE = OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error, SafetensorError
+"""The errors of h5py, numpy, pyarrow and safetensors for a damaged row."""
+
+
 class Vectors:
     """The rows of a file of vectors, by number: -1 is the last one. They can be read inside the `with` block only.
 
-    Raises IndexError for a row that the file does not have, and InputError after the block.
+    Raises IndexError for a row that the file does not have, and InputError for a damaged one and after the block.
     """
 
     def __init__(self, path: Path, rows: Hdf5Vectors | NpzVectors | ParquetVectors | SafetensorsVectors) -> None:
@@ -86,16 +92,28 @@ class Vectors:
         return len(self._rows)
 
     def __getitem__(self, row: int) -> np.ndarray:
-        return self._rows[self._number(row)]
+        return self._read(self._rows.__getitem__, row)
 
     def tokens(self, row: int) -> list[str]:
         """Returns the tokens of a row."""
-        return self._rows.tokens(self._number(row))
+        return self._read(self._rows.tokens, row)
 
     def close(self) -> None:
         """Closes the file."""
         self._is_closed = True
         self._rows.close()
+
+    def _read(self, read: Callable[[int], Any], row: Any) -> Any:
+        number = self._number(row)
+        try:
+            return read(number)
+        except InputError:
+            raise
+        except DAMAGE as error:
+            if isinstance(error, OSError) and error.errno is not None:  # it is the system's
+                raise
+            reason = " ".join(str(error).split())
+            raise InputError(f"{self._path}: row {number} is damaged ({reason}); write the file again") from error
 
     def _number(self, row: Any) -> int:
         if self._is_closed:
@@ -107,8 +125,7 @@ class Vectors:
 def read_vectors(path: str | Path) -> Iterator[Vectors]:
     """Opens a file of vectors: `len(vectors)`, `vectors[row]`, `vectors.tokens(row)`.
 
-    Raises InputError if the file is of another kind or truncated, and OSError if the system cannot open it. Reading a
-    damaged row raises an error of h5py, numpy, pyarrow or safetensors.
+    Raises InputError if the file is of another kind or truncated, and OSError if the system cannot open it.
     """
     path = path_of("the file of vectors", path)
     if not path.is_file():
@@ -119,7 +136,8 @@ def read_vectors(path: str | Path) -> Iterator[Vectors]:
     try:
         vectors = Vectors(path, READERS[path.suffix.lower()](path))
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: not a complete {path.suffix} file ({error}); write it again") from error
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path}: not a complete {path.suffix} file ({reason}); write it again") from error
     try:
         yield vectors
     finally:

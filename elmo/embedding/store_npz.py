@@ -68,7 +68,10 @@ class NpzVectors:
         return self._rows
 
     def __getitem__(self, row: int) -> np.ndarray:
-        return self._own()[str(row)]
+        found = self._own()[str(row)]
+        if not isinstance(found, np.ndarray):  # np.load gives the bytes of a member that is no array
+            raise TypeError("no array")
+        return found
 
     def tokens(self, row: int) -> list[str]:
         """Returns the tokens of a row; the first call reads all rows' tokens."""

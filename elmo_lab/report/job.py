@@ -31,10 +31,11 @@ def write_report(
     file = None if output is None else _html_file(output)
     folder = None if markdown_file is None else markdown_file.with_name(f"{markdown_file.stem}-figures")
     check_distinct(file, markdown_file, folder)
+    given = [path for path in paths if path.is_file()]
     outputs = [each for each in (file, markdown_file, folder) if each is not None]
     for each in outputs:
         if each.parent != output or each.parent.exists():
-            check_output(each, overwrite, FIGURES if each == folder else (), filter(Path.is_file, paths))
+            check_output(each, overwrite, FIGURES if each == folder else (), given)
     results = collect(paths)
     for each in outputs:
         check_not_input(each, results.files)

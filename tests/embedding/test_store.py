@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import tracemalloc
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -296,6 +297,17 @@ def test_a_truncated_or_missing_file_is_named(tmp_path, suffix):
     path.write_bytes(path.read_bytes()[:-20])
     with refused(f"v{suffix}", "complete"), read_vectors(path):
         pass
+
+
+@pytest.mark.parametrize("content", [b"", b"no array", np.array([{}], dtype=object)])
+def test_a_row_that_is_no_array_of_numbers_is_named(tmp_path, content):
+    if isinstance(content, bytes):
+        with zipfile.ZipFile(tmp_path / "v.npz", "w") as archive:
+            archive.writestr("0.npy", content)
+    else:
+        np.savez(tmp_path / "v.npz", **{"0": content})
+    with read_vectors(tmp_path / "v.npz") as found, refused("v.npz", "row 0", "write"):
+        found[0]
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
