@@ -118,8 +118,8 @@ def atomic_path(path: Path, overwrite: bool = False, holds: Sequence[str] = ()) 
         is_own = is_full if error.filename is None else str(error.filename).startswith(str(temporary))
         if not is_own:
             raise
-        space = "free some space, or " if is_full else ""
-        raise OSError(error.errno, f"{os.strerror(error.errno)}; {space}name an output elsewhere", str(path)) from error
+        reason, space = os.strerror(error.errno or errno.EIO), "free some space, or " if is_full else ""
+        raise OSError(error.errno, f"{reason}; {space}name an output elsewhere", str(path)) from error
     finally:
         _delete(temporary)
 

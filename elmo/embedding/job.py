@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from elmo.disk.files import atomic_path, check_distinct, check_output, real_path
+from elmo.disk.files import atomic_path, check_distinct, check_not_input, check_output, real_path
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import Layers
-from elmo.embedding.parts import embedded_in_parts, written_in_parts
+from elmo.embedding.parts import embedded_in_parts, folder_of, written_in_parts
 from elmo.embedding.pooling import Pool
 from elmo.embedding.store import write_vectors
 from elmo.errors import InputError, path_of
@@ -76,7 +76,7 @@ def embed_file(
     index = None if index is None else path_of("the index", index)
     source = str(path_of("the text", source)) if isinstance(source, str | Path) else source
     output = real_path(named_output) if resume else named_output  # a link's target is written in parts
-    _check_outputs(source, output, index, overwrite)
+    _check_outputs(source, output, index, overwrite, resume)
     lines, name = (FileLines(source), source) if isinstance(source, str | Path) else (_given_lines(source), "input")
     kind = kind or kind_of(name)
     if kind == "text" and tokenizer is None:
@@ -102,12 +102,17 @@ def embed_file(
     return EmbeddedFile(named_output, rows, tokens_seen, None if is_by_line else last)
 
 
-def _check_outputs(source: Any, output: Path, index: str | Path | None, overwrite: bool) -> None:
-    """Raises an error if the output or the index exists, or if one of them is the input or the other."""
+def _check_outputs(source: Any, output: Path, index: str | Path | None, overwrite: bool, resume: bool) -> None:
+    """Raises an error if the output or the index exists, or if one of them is the input or the other.
+
+    With `resume`, the input may not lie in the folder of parts either, which is removed.
+    """
     inputs = [source] if isinstance(source, str | Path) else []
     if index is not None:
         check_output(Path(index), overwrite, inputs=[*inputs, output])
         check_distinct(output, index)
+    if resume:
+        check_not_input(folder_of(output), inputs)
     check_output(output, overwrite, inputs=inputs)
 
 

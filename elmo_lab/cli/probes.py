@@ -240,13 +240,15 @@ def print_blocks(found: Iterable[Any]) -> None:
 
 
 def _inputs(made: Any) -> list[Path]:
-    """Returns the files that settings name, from this folder or from that of `data`, and the model's."""
+    """Returns the files that settings name, from this folder or from that of `data`, those of runs, and the model's."""
     from elmo import formats
 
     model = [] if getattr(made, "model", None) is None else formats.files_of(made.model)
     data = Path(getattr(made, "data", None) or "")
     named = [place / name for name in _strings(config.to_dict(made)) for place in (Path(), data)]
-    return [*model, *(path for path in named if os.path.isfile(path))]  # noqa: PTH113 - Path.is_file() raises for names that are too long
+    kinds = "*.json", "*.safetensors"
+    runs = [file for run in getattr(made, "runs", ()) for kind in kinds for file in Path(run).rglob(kind)]
+    return [*model, *runs, *(path for path in named if os.path.isfile(path))]  # noqa: PTH113 - Path.is_file() raises for names that are too long
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -261,15 +263,16 @@ def _strings(value: Any) -> Iterator[str]:
 def _figure(name: str, arguments: argparse.Namespace, made: Any) -> Path | None:
     """Returns the file of --figure. Raises InputError or OSError if it cannot be written."""
     from elmo.disk.figure import check_path
-    from elmo.disk.files import check_output
+    from elmo.disk.files import check_distinct, check_output
     from elmo.search import picture
-    from elmo_lab import figures
+    from elmo_lab import figures, record
 
     if getattr(arguments, "figure", None) is None:
         return None
     path = Path(arguments.figure)
     check_path(path, picture.SUFFIXES if name == "senses" else figures.SUFFIXES)
     check_output(path, arguments.overwrite, inputs=_inputs(made))
+    check_distinct(None if arguments.output is None else Path(arguments.output, record.RECORD), path)
     return path
 
 

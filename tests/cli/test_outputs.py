@@ -53,6 +53,8 @@ def place(tmp_path: Path, monkeypatch) -> Path:
         ("probe senses --data index/record.json --output index --model model", "index/record.json"),
         ("report result.json --markdown result.json", "result.json"),
         ("report result.json --markdown ./index/../result.json", "result.json"),
+        ("embed v.npz.parts/text.txt v.npz --model model --pretokenized --resume", "v.npz.parts/text.txt"),
+        ("probe weights run --figure run.svg", "run/seed-1/result.json"),
         ("report results --markdown results/perplexity.json", "results/perplexity.json"),
         ("convert linked other --store float16", "other/model.safetensors"),
         ("types text.txt other/config.json --model linked", "other/config.json"),
@@ -62,7 +64,11 @@ def test_an_output_that_is_read_stays(place: Path, command: str, kept: str) -> N
     shutil.copy("senses.svg", "index/record.json")
     link(Path("link.svg"), "senses.svg")
     Path("hard.svg").hardlink_to("text.svg")
-    Path("results").mkdir()
+    for folder in ("results", "v.npz.parts", "run/seed-1"):
+        Path(folder).mkdir(parents=True)
+    shutil.copy("text.txt", "v.npz.parts")
+    shutil.copy("result.json", "run/seed-1")
+    link(Path("run.svg"), "run/seed-1/result.json")
     shutil.copy("result.json", "results/perplexity.json")
     shutil.copytree("model", "other")
     Path("linked").mkdir()
@@ -81,6 +87,7 @@ def test_an_output_that_is_read_stays(place: Path, command: str, kept: str) -> N
         "embed text.txt v.npz --rows ./index/../v.npz --model model --resume",
         "report result.json --output page.html --markdown ./page.html",
         "report result.json --output page-figures --markdown page.md",
+        "probe senses --model model --output both.svg --figure both.svg",
     ],
 )
 def test_two_outputs_are_two_files(place: Path, command: str) -> None:
