@@ -221,7 +221,8 @@ def predict_jointly(
     def predictions(number: int) -> list[Any]:
         return members[number].predict(examples, lambda done: progress(number * len(examples) + done, total))
 
-    return members[0].task.combine([predictions(number) for number in range(len(members))])
+    found = [predictions(number) for number in range(len(members))]
+    return found[0] if len(found) == 1 else members[0].task.combine(found)
 
 
 def check_one_task(members: Sequence[TrainedTask]) -> None:

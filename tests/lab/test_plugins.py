@@ -135,6 +135,10 @@ def test_a_task_and_a_probe_of_another_package_are_run_and_shown(package: Path, 
         done = run("task", "train", "questions", *settings, *files, "--quiet")
         assert done.returncode == 0, done.stderr
         assert "task questions, version 1" in done.stdout
+    network = tmp_path / "runs" / "none" / "seed-1"
+    scored = run("task", "eval", network, data)
+    assert "accuracy" in scored.stdout, scored.stderr
+    refusal(run("task", "eval", network, network, data), "cannot do that")  # it has no way of an ensemble
     output = tmp_path / "runs" / "lengths"
     asked = ("probe", "lengths", "word=oaks", "--model", tmp_path / "bilm", "--output", output, "--quiet")
     paths = os.pathsep.join([str(package), os.environ.get("PYTHONPATH", "")])
@@ -154,7 +158,7 @@ def test_a_task_and_a_probe_of_another_package_are_run_and_shown(package: Path, 
     assert "| layer | numbers |" in page
     assert "dev accuracy | dev errors" in page
     assert "elmo task train questions" in page
-    refusal(run("task", "predict", tmp_path / "runs" / "none" / "seed-1", data, tmp_path / "out.txt"), "cannot do that")
+    refusal(run("task", "predict", network, data, tmp_path / "out.txt"), "cannot do that")
 
 
 def test_what_is_no_task_or_probe_is_an_error_of_one_line(package: Path) -> None:
