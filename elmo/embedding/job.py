@@ -66,8 +66,7 @@ def embed_file(
     the source is no text), `start` (the character of that line where the sentence begins), `text` (the sentence, or
     the protein's name), `tokens`, and `offsets`, the start and end (exclusive) of every token in `text`.
 
-    With `resume`, finished rows are kept beside the output until it is complete, and those of an interrupted run are
-    used: see `elmo.embedding.parts`.
+    With `resume`, the rows of an interrupted run are used, which are kept beside the output (`elmo.embedding.parts`).
 
     Raises InputError (invalid UTF-8, no line at all) and OSError (no such file, the output exists, a full disk), and
     leaves nothing behind except what `resume` keeps.
