@@ -11,7 +11,7 @@ export OMP_NUM_THREADS ?= 2
 
 # The tests start many interpreters, so Python keeps what it compiles, whatever the environment says.
 PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal --durations=10
-INTEGRATIONS := $(addprefix tests/,integrations server page bench) tests/model/test_torch_programs.py \
+INTEGRATIONS := $(addprefix tests/,integrations server page bench search) tests/model/test_torch_programs.py \
   $(addprefix tests/ops/test_,interpreted.py kernels_compile.py) $(addprefix tests/repository/test_,extras.py readme.py reference.py wheel.py)
 
 .PHONY: setup demo serve test test-lab test-integrations test-engines test-processes test-transformers test-lightning test-originals test-cpus test-emulated test-systems test-pythons lint types docs commands models model-wheels picture results release format clean
@@ -53,7 +53,7 @@ test: lint types
 test-lab: $(SETUP)
 	$(PYTEST) tests/lab
 
-# Other libraries, which take longer to import and compile than most tests to run; the server, and its page in a browser;
+# Other libraries, which take longer to import and compile than most tests to run, LanceDB among them; the server and its page;
 # Triton's kernels, compiled and interpreted; what measures speed; and tests that start interpreters: the examples of the
 # documentation, the extras one by one, and the wheel in environments of its own.
 test-integrations: $(SETUP)
