@@ -4,7 +4,6 @@ import argparse
 import os
 import shlex
 import sys
-from pathlib import Path
 from typing import Any
 
 from elmo import config
@@ -24,6 +23,7 @@ from elmo.cli.settings import (
     only_shows,
     recipe_and_overrides,
     require,
+    resumed_folder,
     show,
 )
 from elmo.errors import InputError
@@ -144,11 +144,9 @@ def _train_values(arguments: argparse.Namespace, resume: bool) -> tuple[dict[str
     given = config.combined({} if recipe is None else config.load_toml(config.find_recipe(recipe)), flags, overrides)
     record = None
     if resume:
-        if "output" not in given:
-            raise InputError("--resume needs --output, the folder of the run to continue")
-        record = Path(str(given["output"])) / "train.json"
-        if not record.is_file() and "TORCHELASTIC_RUN_ID" not in os.environ:
-            raise InputError(f"{record}: no such file, so there is no run to resume; omit --resume to start one")
+        output = None if "output" not in given else str(given["output"])
+        needed = None if "TORCHELASTIC_RUN_ID" in os.environ else "train.json"
+        record = resumed_folder(output, needed) / "train.json"
     from elmo.pretraining.settings import on_its_base
 
     values, source = on_its_base(given, record)

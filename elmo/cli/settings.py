@@ -168,16 +168,14 @@ def recipe_and_overrides(arguments: argparse.Namespace) -> tuple[str | None, lis
     return arguments.recipe, list(arguments.overrides)
 
 
-def resumed_folder(arguments: argparse.Namespace, record: str | None = None) -> Path | None:
-    """Returns the folder of the run to continue; None without --resume.
+def resumed_folder(output: str | None, record: str | None = None) -> Path:
+    """Returns the folder of the run that --resume continues, which is that of --output.
 
-    Raises InputError if --output is missing, or if the folder lacks the file `record`, so that there is no run.
+    Raises InputError if `output` is None, or if the folder lacks the file `record`, so that there is no run.
     """
-    if not arguments.resume:
-        return None
-    if arguments.output is None:
+    if output is None:
         raise InputError("--resume needs --output, the folder of the run to continue; omit it to start a new run")
-    folder = Path(arguments.output)
+    folder = Path(output)
     if record is not None and not (folder / record).is_file():
         raise InputError(f"{folder / record}: no such file, so there is no run to resume; omit --resume to start one")
     return folder

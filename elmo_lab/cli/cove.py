@@ -35,8 +35,10 @@ def add_verbs(verbs: Any) -> None:
 def cove_verb(arguments: argparse.Namespace) -> None:
     from elmo_lab.tasks import translation
 
-    folder = resumed_folder(arguments, translation.RECORD)
-    begun = None if folder is None else config.to_dict(translation.read_record(folder))
+    begun = None
+    if arguments.resume:
+        folder = resumed_folder(arguments.output, translation.RECORD)
+        begun = config.to_dict(translation.read_record(folder))
     recipe, overrides = recipe_and_overrides(arguments)
     flags = {name: getattr(arguments, name) for name in (*NEEDED, "vectors")}
     of_recipe = {} if recipe is None else config.load_toml(config.find_recipe(recipe))

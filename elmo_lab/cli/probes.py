@@ -201,12 +201,14 @@ def _output(probe: Any, arguments: argparse.Namespace, made: Any) -> Path | None
     from elmo.disk.files import check_output
     from elmo_lab import record
 
-    resumed = resumed_folder(arguments) if hasattr(arguments, "resume") else None
+    resume = getattr(arguments, "resume", False)
+    if resume:
+        resumed_folder(arguments.output)
     if arguments.output is None:
         return None
     folder = Path(arguments.output)
     if not probe.trains:
-        record.check_output(folder, arguments.overwrite, resumed is not None, probe.checkpoint)
+        record.check_output(folder, arguments.overwrite, resume, probe.checkpoint)
         record.check_replaced(folder, probe.name)
         if folder.is_dir():
             check_output(folder / record.RECORD, overwrite=True, inputs=_inputs(made))

@@ -210,8 +210,8 @@ def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
     recipe, overrides = recipe_and_overrides(arguments)
     begun: dict[str, Any] = {}
     record = None
-    if (folder := resumed_folder(arguments, train.CONFIG)) is not None:
-        record = folder / train.CONFIG
+    if arguments.resume:
+        record = resumed_folder(arguments.output, train.CONFIG) / train.CONFIG
         begun = train.read_json(record)
     found = None if recipe is None else config.find_recipe(recipe, RECIPES / "tasks")
     if found is None and not arguments.resume and (RECIPES / "tasks" / f"{arguments.task}.toml").is_file():
