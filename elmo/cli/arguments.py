@@ -40,6 +40,12 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default="default", help=MODEL_HELP)
 
 
+def add_device(parser: argparse.ArgumentParser, default: str | None = "cpu") -> None:
+    """Adds --device; the default None is a GPU if there is one."""
+    named = "a GPU if there is one" if default is None else default
+    parser.add_argument("--device", default=default, help=f"cpu, cuda, cuda:1 ... (default: {named})")
+
+
 def add_overwrite(parser: argparse.ArgumentParser, what: str = "output") -> None:
     """Adds --overwrite, for verbs that write `what`."""
     parser.add_argument("--overwrite", action="store_true", help=f"replace the {what} if it exists")

@@ -9,6 +9,7 @@ from typing import Any
 
 from elmo.cli.arguments import (
     LAYERS_HELP,
+    add_device,
     add_input,
     add_model,
     add_output,
@@ -71,7 +72,7 @@ def _add_embed(verbs: Any) -> None:
         help="limit for vectors in progress, without the model (default: 160MB, on a GPU 1GB)",
     )
     embed.add_argument("--batch-tokens", type=int, metavar="N", help="tokens read at once (default: from --memory)")
-    embed.add_argument("--device", help="cpu, cuda, cuda:1 ... (default: a GPU if there is one)")
+    add_device(embed, None)
     embed.add_argument(
         "--precision",
         choices=["float32", "bfloat16", "int8", "int8-weights"],
@@ -139,7 +140,7 @@ def _add_types(verbs: Any) -> None:
     types.add_argument("--layers", default="average", help=LAYERS_HELP.replace("all, ", "") + " (default: average)")
     types.add_argument("--min-count", type=int, default=1, metavar="N", help="omit words that occur less often")
     types.add_argument("--lowercase", action="store_true", help="merge words that differ only in case")
-    types.add_argument("--device", help="cpu, cuda, cuda:1 ... (default: a GPU if there is one)")
+    add_device(types, None)
     add_overwrite(types)
     add_quiet(types)
 

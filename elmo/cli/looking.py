@@ -8,6 +8,7 @@ from typing import Any
 from elmo.cli.arguments import (
     DEMO_TEXT,
     MODEL_HELP,
+    add_device,
     add_model,
     add_overwrite,
     add_reading,
@@ -39,7 +40,7 @@ def add_verbs(verbs: Any) -> None:
     bench.add_argument(
         "--max-words", type=int, default=4000, metavar="N", help="words to read, at most (default: 4000)"
     )
-    bench.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 ... (default: cpu)")
+    add_device(bench)
     bench.add_argument("--json", action="store_true", help="print JSON")
 
     demo = add_verb(verbs, "demo", demo_verb, "show a model at work on a small text", "elmo demo")

@@ -8,6 +8,7 @@ from typing import Any
 
 from elmo import config
 from elmo.cli.arguments import (
+    add_device,
     add_model,
     add_quiet,
     add_reading,
@@ -76,7 +77,7 @@ def _add_questions(verbs: Any) -> None:
     perplexity.add_argument(
         "--max-words", type=int, metavar="N", help="read only about N words, from the start of the first documents"
     )
-    perplexity.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 ... (default: cpu)")
+    add_device(perplexity)
     perplexity.add_argument("--json", action="store_true", help="print JSON")
     add_quiet(perplexity)
 

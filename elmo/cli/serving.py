@@ -8,7 +8,7 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
-from elmo.cli.arguments import LAYERS_HELP, add_model, add_verb, check_processes, run_in
+from elmo.cli.arguments import LAYERS_HELP, add_device, add_model, add_verb, check_processes, run_in
 from elmo.errors import InputError
 
 GROUP = "in the browser, and for other programs"
@@ -59,7 +59,7 @@ def _add_serve(verbs: Any) -> None:
         help="processes behind the port, each with the model; they share the cores (default: 1)",
     )
     serve.add_argument("--worker-of", type=int, help=argparse.SUPPRESS)  # the process that started this worker
-    serve.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 ... (default: cpu)")
+    add_device(serve)
     serve.add_argument(
         "--precision",
         choices=["float32", "bfloat16", "int8", "int8-weights"],
