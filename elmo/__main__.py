@@ -26,16 +26,14 @@ def main() -> NoReturn:
 
 def _repeat_signal(raised: Any) -> None:
     """Repeats a signal that came in a callback, as of the garbage collector, whose exceptions Python only prints."""
-    number: int | None = None
+    code = raised.exc_value.code if isinstance(raised.exc_value, SystemExit) else None
     if raised.exc_type is KeyboardInterrupt:
-        number = signal.SIGINT
-    elif isinstance(raised.exc_value, SystemExit) and isinstance(raised.exc_value.code, int):
-        number = raised.exc_value.code - 128  # see `elmo.cli`
-    if number is None:
+        code = 128 + signal.SIGINT
+    if not isinstance(code, int) or code <= 128:  # no signal: see `elmo.cli`
         sys.__unraisablehook__(raised)
         return
     repeat = interrupt_main if sys.platform == "win32" else partial(os.kill, os.getpid())
-    again = threading.Timer(SOON, repeat, [number])
+    again = threading.Timer(SOON, repeat, [code - 128])
     again.daemon = True
     again.start()
 

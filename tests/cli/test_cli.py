@@ -519,6 +519,23 @@ def test_a_signal_in_a_callback_is_not_lost(number: str, code: int) -> None:
     assert (done.returncode, done.stderr) == (code, "elmo: error: interrupted\n" if code == 130 else "")
 
 
+@pytest.mark.parametrize("end", ["sys.exit(3)", "sys.exit('reason')", "raise Refused"])
+def test_an_error_in_a_callback_is_no_signal(end: str) -> None:
+    """Python prints it and goes on, as without elmo."""
+    program = (
+        "import runpy, sys, time, elmo.cli\n"
+        "class Refused(Exception):\n    code = 403\n"
+        f"class Ends:\n    def __del__(self): {end}\n"
+        "def run(_):\n    Ends()\n    time.sleep(0.2)\n    print('done')\n"
+        "elmo.cli.models.info_verb = run\n"
+        "sys.argv = ['elmo', 'info']\n"
+        "runpy.run_module('elmo', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert done.stderr.count("Traceback") == 1
+
+
 @pytest.mark.parametrize("module", ["elmo.cli", "elmo.bench.job"])
 def test_ctrl_c_while_importing_is_one_line(module: str) -> None:
     program = (
