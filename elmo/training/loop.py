@@ -69,9 +69,12 @@ def check_finite(model: nn.Module, numbers: Mapping[str, Any], when: str) -> Non
     """
     trained = {name for name, weight in model.named_parameters() if weight.requires_grad}
     for name, tensor in model.state_dict().items():
-        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+        if not (tensor.is_floating_point() and tensor.numel()):
+            continue
+        low, high = map(float, tensor.aminmax())  # both are NaN if any number is
+        if not (math.isfinite(low) and math.isfinite(high)):
             raise TrainingError(f"{name} is not finite {when}")
-        if name in trained and tensor.numel() and max(map(abs, tensor.aminmax())) > LARGEST_WEIGHT:
+        if name in trained and max(-low, high) > LARGEST_WEIGHT:
             raise TrainingError(f"{name} has values beyond {LARGEST_WEIGHT:,.0f} {when}")
     for name, number in numbers.items():
         if isinstance(number, float) and not math.isfinite(number):
