@@ -141,7 +141,7 @@ def _show_warning(message: Warning | str, *_: object) -> None:
 
 
 def _in_short(text: str) -> str:
-    """A text as one printable line; of a long one, as from a hostile file, the ends, where file and remedy are."""
+    """Returns a text as one printable line; of a long one, as from a hostile file, the ends, with file and remedy."""
     line = escape_controls(" ".join(text.split()))
     return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE // 2]} ... {line[-LONGEST_LINE // 2 :]}"
 

@@ -173,9 +173,10 @@ class Embedder:
         With `release`, the weights of `model` are freed, too, so it cannot be used any more.
         """
         bilm = model.bilm()
-        for part in (model.weights, model.lm_head) if release else ():
-            if part is not None:
-                part.clear()
+        if release:
+            model.weights.clear()
+            if model.lm_head is not None:
+                model.lm_head.clear()
         own = {"text": model.text, "vocabulary": model.inputs, "release": release}
         return cls(bilm, **(own | options))
 

@@ -74,7 +74,7 @@ class GraphReader:
         self._clips = ops.Clips(config.cell_clip, config.proj_clip, config.forget_bias)
         self._graphs: dict[tuple[int, int], tuple[_Graph, ops.Launch]] = {}
         self._encodings: dict[int, tuple[Tensor, Tensor, ops.Launch]] = {}
-        """By the number of characters: the ids that a graph reads, the vectors that it writes, and its launch."""
+        """Each graph by the number of characters: the ids that it reads, the vectors that it writes, and its launch."""
         self.lock = RLock()  # a graph has a single place in memory for its inputs
         renew_at_fork(self, GraphReader._renew)
         self._pool = ops.new_pool(self._layers[0][0].device)

@@ -270,7 +270,7 @@ def prepare(path: str | Path, repository: str, folder: Path, license: str | None
 
 
 def _letters(license: str) -> str:
-    """A licence's name without its punctuation: CC BY-SA 3.0 is cc-by-sa-3.0."""
+    """Returns a licence's name without its punctuation: CC BY-SA 3.0 is cc-by-sa-3.0."""
     return "".join(filter(str.isalnum, license.lower()))
 
 

@@ -116,7 +116,7 @@ def _stand_ins() -> dict[str, dict[str, Any]]:
 
 
 def _is_there(module: str) -> bool:
-    """Whether a package or module is installed or registered."""
+    """Returns whether a package or module is installed or registered."""
     try:
         return module in sys.modules or find_spec(module) is not None
     except ImportError:  # of the package that it would be in

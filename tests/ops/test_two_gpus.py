@@ -51,7 +51,7 @@ def test_kernels_are_launched_on_the_device_of_the_tensors(learns, current, monk
 
 @pytest.fixture
 def seen(current, monkeypatch):
-    """What happens to stand-ins for streams and graphs, which note the device on which they are."""
+    """Returns a list that fills with what happens to stand-ins for streams and graphs, and on which device."""
     seen = []
 
     class Stream(torch.cuda.Stream):
