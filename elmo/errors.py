@@ -158,10 +158,11 @@ def path_of(name: str, value: Any) -> Path:
 
 
 def in_one_line(error: BaseException) -> str:
-    """Returns the message of an error; for an error of the system, that is the file and the reason."""
+    """Returns the message of an error, as one line; for an error of the system, that is the file and the reason."""
+    message = str(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
+        message = f"{error.filename}: {error.strerror}"
+    return " ".join(message.split())
 
 
 def lack_of_memory(error: Exception) -> str | None:

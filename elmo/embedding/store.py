@@ -28,7 +28,7 @@ from elmo.embedding.store_npz import NpzVectors, NpzWriter
 from elmo.embedding.store_parquet import ParquetVectors, ParquetWriter, import_pyarrow
 from elmo.embedding.store_rows import row_number
 from elmo.embedding.store_safetensors import SafetensorsVectors, SafetensorsWriter
-from elmo.errors import InputError, check_choice, path_of
+from elmo.errors import InputError, check_choice, in_one_line, path_of
 from elmo.types import Dtype
 
 
@@ -112,7 +112,7 @@ class Vectors:
         except DAMAGE as error:
             if isinstance(error, OSError) and error.errno is not None:  # it is the system's
                 raise
-            reason = " ".join(str(error).split())
+            reason = in_one_line(error)
             raise InputError(f"{self._path}: row {number} is damaged ({reason}); write the file again") from error
 
     def _number(self, row: Any) -> int:
@@ -136,8 +136,7 @@ def read_vectors(path: str | Path) -> Iterator[Vectors]:
     try:
         vectors = Vectors(path, READERS[path.suffix.lower()](path))
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: not a complete {path.suffix} file ({reason}); write it again") from error
+        raise InputError(f"{path}: not a complete {path.suffix} file ({in_one_line(error)}); write it again") from error
     try:
         yield vectors
     finally:
