@@ -26,6 +26,8 @@ LARGEST_WEIGHT = 1e6
 """The largest magnitude of a biLM's weights. Training stays far below; products of larger weights could overflow."""
 LARGEST_SIZE = 2**24
 """The largest size of a layer or batch. With more, a computer runs out of memory, or a single step never ends."""
+MOST_TABLES = 1000
+"""The most tables or lists in a list of settings, such as filters."""
 MOST_LAYERS = 1000
 SEEDS = 2**32
 """The number of seeds, from 0, that all random generators take."""
@@ -342,8 +344,8 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
             how = f": [{_toml_value(value)}]" if isinstance(value, str) and len(value) < 60 else ""
             raise ConfigError(f"{where} is {shown(value)}; a list is expected{how}")
         if len(arguments) == 2 and arguments[1] is Ellipsis:
-            if arguments[0] not in (str, int, float) and len(value) > MOST_LAYERS:
-                raise ConfigError(f"{where} has {len(value):,} items; at most {MOST_LAYERS:,} are expected")
+            if arguments[0] not in (str, int, float) and len(value) > MOST_TABLES:
+                raise ConfigError(f"{where} has {len(value):,} items; at most {MOST_TABLES:,} are expected")
             return tuple(_convert(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(value))
         if len(value) != len(arguments):
             raise ConfigError(f"{where} has {len(value)} items; {len(arguments)} are expected")
