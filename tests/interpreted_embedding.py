@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from graph_stand_in import put_in_place
 from interpreted_kernels import CONFIG, close
 
 from elmo import ops
@@ -15,6 +16,7 @@ from elmo.model.bilm import BiLM
 from elmo.types import LstmState
 
 CPU = torch.device("cpu")
+put_in_place()
 
 
 @pytest.fixture

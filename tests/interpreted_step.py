@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from graph_stand_in import CaptureError, put_in_place
 from interpreted_kernels import CONFIG, close
 from refusals import refused
 from small_corpus import write_corpus
 
-from elmo.ops.captured import CaptureError, capture
+from elmo import ops
 from elmo.pretraining.batches import LmReader, ReaderConfig
 from elmo.pretraining.ids import make_ids
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig, muon_shapes
@@ -25,6 +26,7 @@ from elmo.training.optim import OptimConfig, build_optimizer
 
 READER = ReaderConfig(streams=2, window=3, seed=3, max_characters=20)
 CPU = torch.device("cpu")
+put_in_place()
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +163,7 @@ def test_the_stand_in_refuses_what_reads_back(operation, problem):
     def step():
         operation(x)
 
-    run = capture(step, CPU, lambda: [])
+    run = ops.capture(step, CPU, lambda: [])
     with pytest.raises(CaptureError, match=problem):
         run()
 
@@ -173,7 +175,7 @@ def test_the_stand_in_refuses_shapes_that_change():
     def step():
         x[: next(sizes)].add_(1)
 
-    run = capture(step, CPU, lambda: [x])
+    run = ops.capture(step, CPU, lambda: [x])
     run()
     run()
     with refused("CUDA graph", error=CaptureError):
@@ -189,7 +191,7 @@ def test_a_capture_leaves_everything_as_it_was():
         x.add_(1)
         made[0].add_(1)
 
-    run = capture(step, CPU, lambda: [x, *made])
+    run = ops.capture(step, CPU, lambda: [x, *made])
     assert (x.tolist(), made[0].tolist()) == ([0, 1, 2], [0, 0])
     run()
     assert (x.tolist(), made[0].tolist()) == ([1, 2, 3], [1, 1])

@@ -1,7 +1,7 @@
 """Captures a step as a CUDA graph: Python says once what a GPU does, and the GPU repeats it without waiting for Python.
 
 A captured function may read nothing back and has fixed shapes; values that change from step to step (the learning rate,
-places in a text) are in tensors. On a CPU a stand-in runs the same function and refuses what a capture refuses.
+places in a text) are in tensors. On a CPU there is no graph: the function itself runs.
 """
 
 import gc
@@ -12,21 +12,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from elmo.forking import renew_at_fork
 
 WARM_UPS = 2
 """The number of runs before the capture, in which libraries and kernels make themselves ready."""
-
-READS_BACK = {
-    "_local_scalar_dense", "nonzero", "nonzero_numpy", "unique", "unique2", "_unique", "_unique2", "unique_dim",
-    "unique_consecutive", "unique_dim_consecutive", "masked_select", "equal", "is_nonzero", "argwhere", "bincount",
-    "repeat_interleave", "coalesce", "_coalesce", "tensor_split", "item",
-}  # fmt: skip
-"""The operations whose result, or its size, the CPU needs to know."""
-
 
 Launch = Callable[[], None]
 """A function that runs a captured function."""
@@ -39,10 +29,6 @@ class _Turn:
 
 
 renew_at_fork(_Turn, lambda turn: setattr(turn, "lock", RLock()))
-
-
-class CaptureError(RuntimeError):
-    """A function does what a CUDA graph cannot repeat."""
 
 
 class Pool(NamedTuple):
@@ -84,7 +70,7 @@ def capture(
                 else:
                     tensor.zero_()
         del before
-        return _Recorded(function) if pool is None else _graph_of(function, pool)
+        return function if pool is None else _graph_of(function, pool)
 
 
 def _warm_up(function: Callable[[], None], stream: torch.cuda.Stream) -> None:
@@ -123,50 +109,3 @@ def _without_collection() -> Iterator[None]:
     finally:
         if collects:
             gc.enable()
-
-
-class _Recorded:
-    """The stand-in for a graph. It records the first run, and every later run has to be the same."""
-
-    def __init__(self, function: Callable[[], None]) -> None:
-        self._function = function
-        self._operations: list[tuple[str, ...]] | None = None
-
-    def __call__(self) -> None:
-        with _Capture() as mode:
-            self._function()
-        if self._operations is None:
-            self._operations = mode.operations
-        for first, now in zip(self._operations, mode.operations, strict=False):
-            if first != now:
-                raise CaptureError(f"the first run had {first}, this one {now}: a CUDA graph would repeat the first")
-        if len(self._operations) != len(mode.operations):
-            raise CaptureError(f"{len(mode.operations)} operations instead of {len(self._operations)}")
-
-
-class _Capture(TorchDispatchMode):
-    """Refuses operations that copy to or from the CPU; notes the others with the shapes of their results."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.operations: list[tuple[str, ...]] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func._schema.name.removeprefix("aten::")
-        if name in READS_BACK or (
-            name in ("index", "index_put_", "index_put", "_index_put_impl_") and _has_mask(args[1])
-        ):
-            raise CaptureError(f"{name} reads numbers back from the GPU, which a CUDA graph cannot do")
-        found = func(*args, **(kwargs or {}))
-        devices = {str(part.device) for part in tree_leaves((args, kwargs, found)) if isinstance(part, Tensor)}
-        if len(devices) > 1:
-            raise CaptureError(
-                f"{name} has tensors on {' and '.join(sorted(devices))}: a CUDA graph cannot repeat that"
-            )
-        shapes = [str(tuple(part.shape)) for part in tree_leaves(found) if isinstance(part, Tensor)]
-        self.operations.append((name, *shapes))
-        return found
-
-
-def _has_mask(indices: Iterable[Tensor | None]) -> bool:
-    return any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in indices)

@@ -8,6 +8,7 @@ import importlib
 import numpy as np
 import pytest
 import torch
+from graph_stand_in import CaptureError, put_in_place
 from idle_kernels import use_idle_kernels
 from other_device import DEVICE, Lists, OtherDevice
 from refusals import refused
@@ -16,7 +17,6 @@ from tiny import CONFIG
 
 from elmo import ops
 from elmo.errors import Failure
-from elmo.ops.captured import CaptureError
 from elmo.pretraining.batches import ReaderConfig
 from elmo.pretraining.ids import make_ids
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig, muon_shapes
@@ -35,6 +35,7 @@ ADAMW = OptimConfig("adamw")
 def device(request, monkeypatch):
     """With products of this type, as under autocast, which the device does not have."""
     use_idle_kernels(monkeypatch)
+    put_in_place(monkeypatch.setattr)
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: kind == DEVICE.type)
     monkeypatch.setattr(torch, "get_autocast_dtype", lambda kind: request.param)
     optimizers = importlib.import_module("torch.optim.optimizer")  # the module, which torch.optim hides
