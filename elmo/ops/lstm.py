@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from elmo.ops import fused
-from elmo.ops.compiled import StepKernel, step_kernel
+from elmo.ops.compiled import step_kernel
 from elmo.ops.packed_lstm import Clips, PackedLstm, activate_gates, fast_tanh, packed_bi_lstm, prepare_gates
 from elmo.ops.precision import product_dtype
 from elmo.ops.products import OneDnnProduct, TorchProduct, default_library, has_onednn, product
@@ -86,19 +86,12 @@ def _live(active: list[int], inputs: Float[Tensor, "2 T B I"]) -> Float[Tensor, 
     return (torch.arange(inputs.shape[2], device=inputs.device) < rows[:, None]).to(inputs.dtype)
 
 
-class _Trace(NamedTuple):
-    """The values of every step that the backward pass needs."""
-
-    gates: Float[Tensor, "2 T B gates"]
-    """The gates i, j, f, o after their activations."""
-    cell: Float[Tensor, "2 T B H"]
-    """The memory cells after the cell clip."""
-    memory: Float[Tensor, "2 T B H"]
-    """The input of the projection, in the data type of the products."""
-
-
 class _BiLstm(torch.autograd.Function):
-    """Every operation takes both directions as a batch: threads of a CPU share it, and on a GPU it is one launch."""
+    """Every operation takes both directions as a batch: threads of a CPU share it, and on a GPU it is one launch.
+
+    The gates (2, T, B, 4 H) after their activations, the clipped cells (2, T, B, H) and the inputs of the projection
+    (2, T, B, H) of every step are kept for the backward pass. Beyond a row's end they are meaningless.
+    """
 
     @staticmethod
     def forward(
@@ -115,113 +108,106 @@ class _BiLstm(torch.autograd.Function):
         keep: Tensor | None,
         dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        shape = inputs.shape[:3]
+        shape = _, steps, rows = inputs.shape[:3]
         outputs = inputs.new_empty(*shape, hidden.shape[-1])
-        trace = _Trace(
-            inputs.new_empty(*shape, bias.shape[1]),
-            inputs.new_empty(*shape, cell.shape[-1]),
-            inputs.new_empty(*shape, cell.shape[-1], dtype=dtype),
-        )
+        gates, cells = inputs.new_empty(*shape, bias.shape[1]), inputs.new_empty(*shape, cell.shape[-1])
+        memory = torch.empty_like(cells, dtype=dtype)
         keeping = None if keep is None else keep.to(inputs.dtype)[..., None]
         weights = _Weights.of(weight_input, weight_state, weight_projection, dtype)
         kernel = None if weight_projection is None else step_kernel(dtype, inputs, bias, hidden, cell)
         first = hidden, cell
         hidden, cell = hidden.clone(), cell.clone()
-        _read_and_trace(inputs, weights, bias, hidden, cell, clips, active, keeping, outputs, trace, kernel)
-        ctx.save_for_backward(inputs, *weights, *first, keeping, outputs, *trace)
+        to_input, to_state = weights.input, weights.state
+        if kernel is None:
+            to_input, to_state = prepare_gates(to_input), prepare_gates(to_state)
+            bias = prepare_gates(bias[:, :, None], clips.forget_bias).mT.to(dtype)
+        of_inputs, of_states = _Both(to_input), _Both(to_state)
+        of_memory = None if weights.projection is None else _Both(weights.projection)
+        chunk = max(1, TRAINED_AT_ONCE // max(1, rows))
+        products: list[Tensor] = []
+        for t in range(steps):
+            if t % chunk == 0:
+                part = inputs[:, t : t + chunk]
+                products = [p.unflatten(0, part.shape[1:3]) for p in of_inputs(part.flatten(1, 2).to(dtype))]
+                if kernel is None:
+                    for d in range(2):
+                        products[d].add_(bias[d])
+            n = rows if active is None else active[t]
+            if keeping is not None:
+                hidden *= keeping[:, t]
+                cell *= keeping[:, t]
+            now, states = [p[t % chunk, :n] for p in products], of_states(hidden[:, :n].to(dtype))
+            of_step = cell[:, :n], gates[:, t, :n], cells[:, t, :n], memory[:, t, :n]
+            if kernel is None:
+                _step(now, states, clips.cell, *of_step)
+            else:
+                kernel.forward(now, states, bias, clips.forget_bias, clips.limits[0], *of_step)
+            if of_memory is None:
+                hidden[:, :n] = memory[:, t, :n]
+            else:
+                for part, projected in zip(hidden[:, :n], of_memory(memory[:, t, :n]), strict=True):
+                    part.copy_(projected)
+                if clips.projection is not None:
+                    hidden[:, :n].clamp_(-clips.projection, clips.projection)
+            outputs[:, t, :n] = hidden[:, :n]
+            outputs[:, t, n:] = 0
+            memory[:, t, n:] = 0
+        ctx.save_for_backward(inputs, *weights, *first, keeping, outputs, gates, cells, memory)
         ctx.clips, ctx.active, ctx.dtype, ctx.kernel = clips, active, dtype, kernel
         return outputs, hidden, cell
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        inputs, *weights, hidden, cell, keeping, outputs, gates, cells, memory = ctx.saved_tensors
-        to_outputs, to_hidden, to_cell = gradients
-        weights, trace = _Weights(*weights), _Trace(gates, cells, memory)
-        steps = _backward_steps(
-            to_outputs,
-            to_hidden.clone(),
-            to_cell.clone(),
-            weights,
-            ctx.clips,
-            ctx.active,
-            keeping,
-            outputs,
-            cell,
-            trace,
-            ctx.kernel,
-        )
-        before = _before(outputs, hidden, keeping).flatten(1, 2).to(ctx.dtype)
-        gates = steps.to_gates.flatten(1, 2)
-        to_projection = None
+        inputs, *weights, hidden, first_cell, keeping, outputs, gates, cells, memory = ctx.saved_tensors
+        weights, clips, kernel = _Weights(*weights), ctx.clips, ctx.kernel
+        to_outputs, to_hidden, to_cell = gradients[0], gradients[1].clone(), gradients[2].clone()
+        _, steps, rows, size = cells.shape
+        new = torch.empty if ctx.active is None else torch.zeros  # without a token both are zero
+        to_gates = new(gates.shape, dtype=ctx.dtype, device=outputs.device)
+        to_projected = new(outputs.shape, dtype=outputs.dtype, device=outputs.device)
+        to_bias = to_cell.new_zeros(2, 4 * size)
+        of_gates = _Both(weights.state.mT)
+        of_hidden = None if weights.projection is None else _Both(weights.projection.mT)
+        for t in reversed(range(steps)):
+            n = rows if ctx.active is None else ctx.active[t]
+            cell_in = (cells[:, t - 1] if t else first_cell)[:, :n]
+            if keeping is not None:
+                cell_in = cell_in * keeping[:, t, :n]
+            d_hidden = to_projected[:, t, :n].copy_(to_hidden[:, :n]).add_(to_outputs[:, t, :n])
+            d_memory = list(d_hidden)
+            if of_hidden is not None:
+                if clips.projection is not None:
+                    _through_clip_(d_hidden, outputs[:, t, :n], clips.projection)
+                d_memory = of_hidden(d_hidden.to(ctx.dtype))
+            of_step = gates[:, t, :n], cells[:, t, :n], cell_in
+            if kernel is None:
+                step = _step_back(torch.stack(d_memory).to(d_hidden.dtype), *of_step, clips.cell, to_cell[:, :n])
+                to_bias += step.sum(1)
+                to_gates[:, t, :n] = step
+            else:
+                kernel.backward(d_memory, *of_step, clips.limits[0], to_cell[:, :n], to_gates[:, t, :n], to_bias)
+            for part, of_state in zip(to_hidden[:, :n], of_gates(to_gates[:, t, :n]), strict=True):
+                part.copy_(of_state)
+            if keeping is not None:
+                to_hidden *= keeping[:, t]
+                to_cell *= keeping[:, t]
+        before = torch.cat([hidden[:, None], outputs], dim=1)[:, :-1]
+        before = before if keeping is None else before * keeping
+        flat, to_projection = to_gates.flatten(1, 2), None
         if weights.projection is not None:
-            to_projected = steps.to_projected.flatten(1, 2).to(ctx.dtype)
-            to_projection = product(to_projected.mT, trace.memory.flatten(1, 2).mT).to(inputs.dtype)
+            to_projection = product(to_projected.flatten(1, 2).to(ctx.dtype).mT, memory.flatten(1, 2).mT)
+            to_projection = to_projection.to(inputs.dtype)
         return (
-            product(gates, weights.input.mT).to(inputs.dtype).view(inputs.shape),
-            _to_weight(gates, inputs.flatten(1, 2).to(ctx.dtype)).to(inputs.dtype),
-            _to_weight(gates, before).to(inputs.dtype),
-            steps.to_bias,
+            product(flat, weights.input.mT).to(inputs.dtype).view(inputs.shape),
+            _to_weight(flat, inputs.flatten(1, 2).to(ctx.dtype)).to(inputs.dtype),
+            _to_weight(flat, before.flatten(1, 2).to(ctx.dtype)).to(inputs.dtype),
+            to_bias,
             to_projection,
-            steps.to_hidden,
-            steps.to_cell,
+            to_hidden,
+            to_cell,
             *[None] * 4,
         )
-
-
-def _read_and_trace(
-    inputs: Float[Tensor, "2 T B I"],
-    weights: _Weights,
-    bias: Float[Tensor, "2 gates"],
-    hidden: Float[Tensor, "2 B P"],
-    cell: Float[Tensor, "2 B H"],
-    clips: Clips,
-    active: list[int] | None,
-    keeping: Float[Tensor, "2 T B 1"] | None,
-    outputs: Float[Tensor, "2 T B P"],
-    trace: _Trace,
-    kernel: StepKernel | None,
-) -> None:
-    """Advances `hidden` and `cell`, fills `outputs` and `trace`; values beyond a row's end are meaningless there."""
-    steps, rows = inputs.shape[1:3]
-    dtype = weights.input.dtype
-    to_input, to_state = weights.input, weights.state
-    if kernel is None:
-        to_input, to_state = prepare_gates(to_input), prepare_gates(to_state)
-        bias = prepare_gates(bias[:, :, None], clips.forget_bias).mT.to(dtype)
-    of_inputs, of_states = _Both(to_input), _Both(to_state)
-    of_memory = None if weights.projection is None else _Both(weights.projection)
-    chunk = max(1, TRAINED_AT_ONCE // max(1, rows))
-    products: list[Tensor] = []
-    for t in range(steps):
-        if t % chunk == 0:
-            part = inputs[:, t : t + chunk]
-            products = [p.unflatten(0, part.shape[1:3]) for p in of_inputs(part.flatten(1, 2).to(dtype))]
-            if kernel is None:
-                for d in range(2):
-                    products[d].add_(bias[d])
-        n = rows if active is None else active[t]
-        if keeping is not None:
-            hidden *= keeping[:, t]
-            cell *= keeping[:, t]
-        gates, c, memory = trace.gates[:, t, :n], cell[:, :n], trace.memory[:, t, :n]
-        now, states = [p[t % chunk, :n] for p in products], of_states(hidden[:, :n].to(dtype))
-        if kernel is None:
-            _step(now, states, clips.cell, c, gates, memory)
-            trace.cell[:, t, :n] = c
-        else:
-            constants = bias, clips.forget_bias, clips.limits[0]
-            kernel.forward(now, states, *constants, c, gates, trace.cell[:, t, :n], memory)
-        if of_memory is None:
-            hidden[:, :n] = memory
-        else:
-            for part, projected in zip(hidden[:, :n], of_memory(memory), strict=True):
-                part.copy_(projected)
-            if clips.projection is not None:
-                hidden[:, :n].clamp_(-clips.projection, clips.projection)
-        outputs[:, t, :n] = hidden[:, :n]
-        outputs[:, t, n:] = 0
-        trace.memory[:, t, n:] = 0
 
 
 def _step(
@@ -230,9 +216,10 @@ def _step(
     limit: float | None,
     cell: Float[Tensor, "2 n H"],
     gates: Float[Tensor, "2 n gates"],
+    cells: Float[Tensor, "2 n H"],
     memory: Float[Tensor, "2 n H"],
 ) -> None:
-    """Computes the input of the projection from a step's products; advances `cell`, fills `gates` and `memory`."""
+    """Does what `StepKernel.forward` does; the bias is in `products`."""
     for d in range(2):
         torch.add(products[d], states[d], out=gates[d])
     i, j, f, o = activate_gates(gates)
@@ -240,6 +227,7 @@ def _step(
     cell.addcmul_(i, j)
     if limit is not None:
         cell.clamp_(-limit, limit)
+    cells.copy_(cell)
     memory.copy_(fast_tanh(cell).mul_(o))
 
 
@@ -256,69 +244,6 @@ class _Both:
         if self._packed is None or not x.numel():
             return list(product(x, self._weight))
         return [packed(rows) for packed, rows in zip(self._packed, x, strict=True)]
-
-
-class _Gradients(NamedTuple):
-    """The results of `_backward_steps`."""
-
-    to_gates: Float[Tensor, "2 T B gates"]
-    """The gradient of the gates before their activations, in the products' type; zero without a token."""
-    to_bias: Float[Tensor, "2 gates"]
-    to_projected: Float[Tensor, "2 T B P"]
-    """The gradient of the outputs before the projection clip; zero without a token."""
-    to_hidden: Float[Tensor, "2 B P"]
-    """The gradient of the hidden state before the first step."""
-    to_cell: Float[Tensor, "2 B H"]
-
-
-def _backward_steps(
-    to_outputs: Float[Tensor, "2 T B P"],
-    to_hidden: Float[Tensor, "2 B P"],
-    to_cell: Float[Tensor, "2 B H"],
-    weights: _Weights,
-    clips: Clips,
-    active: list[int] | None,
-    keeping: Float[Tensor, "2 T B 1"] | None,
-    outputs: Float[Tensor, "2 T B P"],
-    first_cell: Float[Tensor, "2 B H"],
-    trace: _Trace,
-    kernel: StepKernel | None,
-) -> _Gradients:
-    """Goes back through the steps; overwrites `to_hidden` and `to_cell`."""
-    _, steps, rows, size = trace.cell.shape
-    new = torch.empty if active is None else torch.zeros
-    to_gates = new(trace.gates.shape, dtype=weights.state.dtype, device=outputs.device)
-    to_projected = new(outputs.shape, dtype=outputs.dtype, device=outputs.device)
-    to_bias = to_cell.new_zeros(2, 4 * size)
-    of_gates = _Both(weights.state.mT)
-    of_hidden = None if weights.projection is None else _Both(weights.projection.mT)
-    for t in reversed(range(steps)):
-        n = rows if active is None else active[t]
-        c, d_cell = trace.cell[:, t, :n], to_cell[:, :n]
-        cell_in = (trace.cell[:, t - 1] if t else first_cell)[:, :n]
-        if keeping is not None:
-            cell_in = cell_in * keeping[:, t, :n]
-        d_hidden = to_projected[:, t, :n].copy_(to_hidden[:, :n]).add_(to_outputs[:, t, :n])
-        d_memory = list(d_hidden)
-        if of_hidden is not None:
-            if clips.projection is not None:
-                _through_clip_(d_hidden, outputs[:, t, :n], clips.projection)
-            d_memory = of_hidden(d_hidden.to(to_gates.dtype))
-        if kernel is None:
-            step = _step_back(
-                torch.stack(d_memory).to(d_hidden.dtype), trace.gates[:, t, :n], c, cell_in, clips.cell, d_cell
-            )
-            to_bias += step.sum(1)
-            to_gates[:, t, :n] = step
-        else:
-            back = c, cell_in, clips.limits[0], d_cell, to_gates[:, t, :n], to_bias
-            kernel.backward(d_memory, trace.gates[:, t, :n], *back)
-        for part, of_state in zip(to_hidden[:, :n], of_gates(to_gates[:, t, :n]), strict=True):
-            part.copy_(of_state)
-        if keeping is not None:
-            to_hidden *= keeping[:, t]
-            to_cell *= keeping[:, t]
-    return _Gradients(to_gates, to_bias, to_projected, to_hidden, to_cell)
 
 
 def _step_back(
@@ -356,11 +281,3 @@ def _to_weight(gates: Float[Tensor, "2 M gates"], inputs: Float[Tensor, "2 M I"]
     if gates.dtype == torch.bfloat16:
         return gates.mT @ inputs
     return product(inputs.mT, gates.mT).mT
-
-
-def _before(
-    outputs: Float[Tensor, "2 T B P"], hidden: Float[Tensor, "2 B P"], keeping: Float[Tensor, "2 T B 1"] | None
-) -> Float[Tensor, "2 T B P"]:
-    """The hidden state before each step."""
-    before = torch.cat([hidden[:, None], outputs], dim=1)[:, :-1]
-    return before if keeping is None else before * keeping
