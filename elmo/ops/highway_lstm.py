@@ -64,30 +64,49 @@ class _HighwayLstm(torch.autograd.Function):
     ) -> Tensor:
         gates = product(inputs, _doubled(weight_input)).add_(_doubled(bias))
         carried = product(inputs, weight_carry)
-        cells, outputs = torch.empty_like(carried), torch.empty_like(carried)
-        _read(gates, carried, _doubled(weight_state), rows, backwards, keep, cells, outputs)
-        weights = weight_input, weight_state, weight_carry
-        ctx.save_for_backward(inputs, *weights, keep, gates, carried, cells, outputs)
+        cells, outputs, to_state = torch.empty_like(carried), torch.empty_like(carried), _doubled(weight_state)
+        hidden, cell = carried.new_zeros(2, rows[0], carried.shape[1])
+        for n, here in _steps(rows, backwards):
+            step, h, c = gates[here], hidden[:n], cell[:n]
+            i, j, f, o, r = step.add_(product(h, to_state)).sigmoid_().chunk(5, dim=1)
+            j.mul_(2).sub_(1)
+            c.mul_(f).addcmul_(i, j)
+            cells[here] = c
+            torch.lerp(carried[here], fast_tanh(c).mul_(o), r, out=h)
+            if keep is not None:
+                h *= keep[:n]
+            outputs[here] = h
+        ctx.save_for_backward(inputs, weight_input, weight_state, weight_carry, keep, gates, carried, cells, outputs)
         ctx.rows, ctx.backwards = rows, backwards
         return outputs
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        inputs, weight_input, weight_state, weight_carry, keep, *trace = ctx.saved_tensors
-        gates, carried, cells, outputs = trace
-        before = _before(outputs, ctx.rows, ctx.backwards)
-        to_gates, to_carried = _read_back(
-            gradients[0],
-            gates,
-            carried,
-            cells,
-            _before(cells, ctx.rows, ctx.backwards),
-            weight_state,
-            ctx.rows,
-            ctx.backwards,
-            keep,
-        )
+        inputs, weight_input, weight_state, weight_carry, keep, gates, carried, cells, outputs = ctx.saved_tensors
+        before, cells_before = (_before(values, ctx.rows, ctx.backwards) for values in (outputs, cells))
+        to_gates, to_carried = torch.empty_like(gates), torch.empty_like(carried)  # gates before their activations
+        to_hidden, to_cell = carried.new_zeros(2, ctx.rows[0], carried.shape[1])
+        to_before = weight_state.T.contiguous()
+        for n, here in _steps(ctx.rows, not ctx.backwards):
+            i, j, f, o, r = gates[here].chunk(5, dim=1)
+            d_i, d_j, d_f, d_o, d_r = to_gates[here].chunk(5, dim=1)
+            d_h, d_c = to_hidden[:n], to_cell[:n]
+            d_h += gradients[0][here]
+            if keep is not None:
+                d_h *= keep[:n]
+            d_memory = d_h * r
+            torch.sub(d_h, d_memory, out=to_carried[here])
+            tanh_cell = fast_tanh(cells[here])
+            torch.addcmul(-carried[here], tanh_cell, o, out=d_r)
+            _through_sigmoid(d_r.mul_(d_h), r)
+            d_c += tanh_backward(d_memory * o, tanh_cell)
+            _through_sigmoid(torch.mul(d_memory, tanh_cell, out=d_o), o)
+            _through_sigmoid(torch.mul(d_c, j, out=d_i), i)
+            _through_sigmoid(torch.mul(d_c, cells_before[here], out=d_f), f)
+            tanh_backward.grad_input(d_c * i, j, grad_input=d_j)
+            d_c *= f
+            d_h.copy_(product(to_gates[here], to_before))
         to_inputs = None
         if ctx.needs_input_grad[0]:
             to_inputs = product(to_gates, weight_input.T).add_(product(to_carried, weight_carry.T))
@@ -123,68 +142,6 @@ def _before(values: Float[Tensor, "M H"], rows: list[int], backwards: bool) -> F
         both = min(n_last, n)
         before[here.start : here.start + both] = values[last.start : last.start + both]
     return before
-
-
-def _read(
-    gates: Float[Tensor, "M gates"],
-    carried: Float[Tensor, "M H"],
-    to_state: Float[Tensor, "gates H"],
-    rows: list[int],
-    backwards: bool,
-    keep: Float[Tensor, "B H"] | None,
-    cells: Float[Tensor, "M H"],
-    outputs: Float[Tensor, "M H"],
-) -> None:
-    """Fills `cells` and `outputs`, and turns `gates` from input products into activated gates."""
-    hidden, cell = carried.new_zeros(2, rows[0], carried.shape[1])
-    for n, here in _steps(rows, backwards):
-        step, h, c = gates[here], hidden[:n], cell[:n]
-        i, j, f, o, r = step.add_(product(h, to_state)).sigmoid_().chunk(5, dim=1)
-        j.mul_(2).sub_(1)
-        c.mul_(f).addcmul_(i, j)
-        cells[here] = c
-        torch.lerp(carried[here], fast_tanh(c).mul_(o), r, out=h)
-        if keep is not None:
-            h *= keep[:n]
-        outputs[here] = h
-
-
-def _read_back(
-    to_outputs: Float[Tensor, "M H"],
-    gates: Float[Tensor, "M gates"],
-    carried: Float[Tensor, "M H"],
-    cells: Float[Tensor, "M H"],
-    cells_before: Float[Tensor, "M H"],
-    weight_state: Float[Tensor, "gates H"],
-    rows: list[int],
-    backwards: bool,
-    keep: Float[Tensor, "B H"] | None,
-) -> tuple[Float[Tensor, "M gates"], Float[Tensor, "M H"]]:
-    """The gradients of the gates before their activations, and of the carried input."""
-    size = carried.shape[1]
-    to_gates, to_carried = torch.empty_like(gates), torch.empty_like(carried)
-    to_hidden, to_cell = carried.new_zeros(2, rows[0], size)
-    to_before = weight_state.T.contiguous()
-    for n, here in _steps(rows, not backwards):
-        i, j, f, o, r = gates[here].chunk(5, dim=1)
-        d_i, d_j, d_f, d_o, d_r = to_gates[here].chunk(5, dim=1)
-        d_h, d_c = to_hidden[:n], to_cell[:n]
-        d_h += to_outputs[here]
-        if keep is not None:
-            d_h *= keep[:n]
-        d_memory = d_h * r
-        torch.sub(d_h, d_memory, out=to_carried[here])
-        tanh_cell = fast_tanh(cells[here])
-        torch.addcmul(-carried[here], tanh_cell, o, out=d_r)
-        _through_sigmoid(d_r.mul_(d_h), r)
-        d_c += tanh_backward(d_memory * o, tanh_cell)
-        _through_sigmoid(torch.mul(d_memory, tanh_cell, out=d_o), o)
-        _through_sigmoid(torch.mul(d_c, j, out=d_i), i)
-        _through_sigmoid(torch.mul(d_c, cells_before[here], out=d_f), f)
-        tanh_backward.grad_input(d_c * i, j, grad_input=d_j)
-        d_c *= f
-        d_h.copy_(product(to_gates[here], to_before))
-    return to_gates, to_carried
 
 
 def _through_sigmoid(gradient: Tensor, value: Tensor) -> None:
