@@ -120,22 +120,27 @@ def _read(
 ) -> None:
     """Runs one direction without gradients: fills `outputs` and advances `hidden` and `cell` in place."""
     steps, rows = inputs.shape[:2]
+    active = [rows] * steps if active is None else active
     chunk = max(1, (READ_AT_ONCE if same is None else REPEATED_AT_ONCE) // max(1, rows))
     is_compiled = isinstance(packed.state, CompiledProduct)  # the C code reads `keep` itself
     forget = (
         None if keep is None or is_compiled else [(~kept).nonzero().squeeze(1).to(hidden.device) for kept in keep.cpu()]
     )
     for start in range(0, steps, chunk):
-        at_work = slice(start, start + chunk), slice(rows if active is None else active[start])
-        part = inputs[at_work]
-        first, place = (slice(None), None) if same is None else _distinct(same[at_work])
+        now, width = slice(start, start + chunk), active[start]
+        part = inputs[now, :width]
+        first, place = (slice(None), None) if same is None else _distinct(same[now, :width])
         product = packed.input(part.flatten(0, 1)[first]).to(inputs.dtype).add_(packed.bias)
-        if is_compiled:
-            _read_compiled(packed, product, place, start, chunk, hidden, cell, clips, active, keep, outputs)
+        if isinstance(packed.state, CompiledProduct):
+            assert packed.projection is None or isinstance(packed.projection, CompiledProduct)
+            place = torch.arange(len(product), device=product.device).view(part.shape[:2]) if place is None else place
+            kept = None if keep is None else keep[now]
+            products = packed.state, packed.projection, product
+            read_compiled(*products, place, active[now], kept, hidden, cell, clips.limits, outputs[now])
             continue
         gates = product if place is not None else product.view(*part.shape[:2], packed.input.size)
         for t in range(start, min(start + chunk, steps)):
-            n = rows if active is None else active[t]
+            n = active[t]
             if forget is not None and len(forget[t]):
                 hidden.index_fill_(0, forget[t], 0)
                 cell.index_fill_(0, forget[t], 0)
@@ -156,30 +161,6 @@ def _read(
                     hidden[:n].clamp_(-clips.projection, clips.projection)
             outputs[t, :n] = hidden[:n]
             outputs[t, n:] = 0
-
-
-def _read_compiled(
-    packed: PackedLstm,
-    product: Float[Tensor, "W gates"],
-    place: Int[Tensor, "t b"] | None,
-    start: int,
-    chunk: int,
-    hidden: Float[Tensor, "B P"],
-    cell: Float[Tensor, "B H"],
-    clips: Clips,
-    active: list[int] | None,
-    keep: Bool[Tensor, "T B"] | None,
-    outputs: Float[Tensor, "T B P"],
-) -> None:
-    """Runs the steps of a chunk in one call."""
-    part = slice(start, start + chunk)
-    out = outputs[part]
-    rows = [out.shape[1]] * len(out) if active is None else active[part]
-    place = torch.arange(len(product), device=product.device).view(len(out), rows[0]) if place is None else place
-    assert isinstance(packed.state, CompiledProduct)
-    assert packed.projection is None or isinstance(packed.projection, CompiledProduct)
-    forget = None if keep is None else keep[part]
-    read_compiled(packed.state, packed.projection, product, place, rows, forget, hidden, cell, clips.limits, out)
 
 
 def _few_rows(directions: Sequence[PackedLstm]) -> int:

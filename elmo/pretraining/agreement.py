@@ -6,23 +6,9 @@ from pathlib import Path
 
 from elmo import config as configs
 from elmo.errors import InputError, in_one_line
-from elmo.pretraining.settings import TrainConfig
+from elmo.pretraining.settings import OF_MACHINES, TrainConfig
 from elmo.text import corpus
 from elmo.training.distributed import Fabric, gather
-
-OWN = (
-    "train",
-    "heldout",
-    "output",
-    "ids",
-    "precision",
-    "compiled",
-    "replayed",
-    "deterministic",
-    "accelerator",
-    "prefetch",
-)
-"""The settings that may differ between machines: where files are, and how the machine computes."""
 
 
 def check_agreement(
@@ -45,7 +31,7 @@ def check_agreement(
     for rank, found in enumerate(gather(fabric, problem)):
         if found is not None:
             raise found if rank == 0 else InputError(f"process {rank}: {in_one_line(found)}")
-    own = {name: value for name, value in configs.to_dict(config).items() if name not in OWN}
+    own = {name: value for name, value in configs.to_dict(config).items() if name not in OF_MACHINES}
     first, *others = gather(fabric, own | {"version": version("elmo-torch")} | texts)
     for rank, other in enumerate(others, 1):
         for key, value in first.items():

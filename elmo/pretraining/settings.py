@@ -92,27 +92,14 @@ class TrainConfig:
 
 MOST_EPOCHS, MOST_MINUTES = 1_000_000, 1_000_000
 """The most epochs; more is a mistake, and a nearly infinite number gives no number of steps."""
-MAY_CHANGE = {
-    "output",
-    "train",
-    "heldout",
-    "ids",
-    "loop",
-    "optim",
-    "epochs",
-    "max_words",
-    "evaluate_words",
-    "precision",
-    "compiled",
-    "store",
-    "replayed",
-    "deterministic",
-    "accelerator",
-    "devices",
-    "nodes",
-    "wait_minutes",
-    "prefetch",
-}
+OF_MACHINES = {
+    "train", "heldout", "output", "ids",
+    "precision", "compiled", "replayed", "deterministic", "accelerator", "prefetch",
+}  # fmt: skip
+"""The settings that may differ between machines: where files are, and how the machine computes."""
+MAY_CHANGE = OF_MACHINES | {
+    "loop", "optim", "epochs", "max_words", "evaluate_words", "store", "devices", "nodes", "wait_minutes",
+}  # fmt: skip
 """The settings that a resumed run may change; they affect neither the order of data nor the content of checkpoints.
 
 The training files may have moved: their fingerprint shows that they are the same.
