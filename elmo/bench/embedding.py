@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from elmo import ops
-from elmo.bench.machine import synchronize
+from elmo.bench.machine import Limits, synchronize
 from elmo.embedding.embedder import Embedder, Sentence
 from elmo.embedding.pooling import unit_vectors
 from elmo.machine import peak_memory
@@ -61,16 +61,34 @@ class Latency:
 
 
 @dataclass(frozen=True)
-class Measurements:
+class PrecisionRow:
     """What was measured of one model in one precision."""
 
-    throughput: Throughput
-    latency: Latency
+    precision: ops.Precision
+    tokens_per_second: float
+    """The speed of the median round, for all layers and new words; boundaries do not count."""
+    rounds: list[float]
+    """The seconds of every round."""
+    lstm_share: float
+    """The share of the time in the LSTM layers."""
+    encoder_share: float
+    """The share of the time in the token encoder."""
+    lstm_gflops: float
+    lstm_of_peak: float
+    """The speed of the LSTMs as a share of the fastest product of this precision on this machine."""
+    sentence_new_ms: float
+    """The time of a sentence of 20 tokens whose words are all new."""
+    sentence_known_ms: float
+    """The time of the same sentence with cached word vectors."""
+    sentence_bandwidth: float
+    """The bytes of weights per second that the LSTMs read for a sentence with cached word vectors."""
+    sentence_of_bandwidth: float
+    """The bandwidth of the LSTMs as a share of the machine's; it is over 1 if a cache keeps weights."""
     peak_bytes: int
-    """Peak memory of the process that loaded and measured the model."""
-    smallest_cosine: float | None = None
-    """The smallest cosine to the float32 vectors, over all tokens and layers of the first sentences."""
-    mean_cosine: float | None = None
+    """Peak memory of the process, torch and all weights included."""
+    smallest_cosine: float | None
+    """The smallest cosine to the float32 vectors, over the tokens and layers of the first sentences."""
+    mean_cosine: float | None
 
 
 def measure(
@@ -78,10 +96,11 @@ def measure(
     precision: ops.Precision,
     sentences: Sequence[Sentence],
     device: str,
+    limits: Limits,
     rounds: int,
     seconds: float,
-    compared: int = 0,
-) -> Measurements:
+    compared: int,
+) -> PrecisionRow:
     """Loads a model and measures it; call it in its own process, to measure memory.
 
     After everything else, compares the vectors of the first `compared` sentences with those of float32.
@@ -89,12 +108,28 @@ def measure(
     embedder = Embedder.load(model, precision=precision, device=device)
     fast = throughput(embedder, sentences, rounds, seconds)
     alone = latency(embedder, cut_runs(sentences, 20, 8))
-    memory = peak_memory()
-    if not compared or precision == "float32":
-        return Measurements(fast, alone, memory)
-    mine = embedder.embed(sentences[:compared])
-    cosines = _cosines(Embedder.load(model, device=device).embed(sentences[:compared]), mine)
-    return Measurements(fast, alone, memory, float(cosines.min()), float(cosines.mean()))
+    memory, cosines = peak_memory(), (None, None)
+    if precision != "float32":
+        mine = embedder.embed(sentences[:compared])
+        found = _cosines(Embedder.load(model, device=device).embed(sentences[:compared]), mine)
+        cosines = float(found.min()), float(found.mean())
+    peak = limits.peak(precision)
+    bandwidth = lstm_bytes(embedder.bilm.config.lstm, alone.tokens, precision) / (alone.known_words / 1000)
+    return PrecisionRow(
+        precision,
+        fast.tokens_per_second,
+        fast.rounds,
+        fast.lstm_seconds / fast.seconds,
+        fast.encoder_seconds / fast.seconds,
+        fast.lstm_gflops,
+        fast.lstm_gflops / peak if peak else 0.0,
+        alone.new_words,
+        alone.known_words,
+        bandwidth,
+        bandwidth / limits.bandwidth,
+        memory,
+        *cosines,
+    )
 
 
 def throughput(embedder: Embedder, sentences: Sequence[Sentence], rounds: int, seconds: float = 0.0) -> Throughput:
