@@ -13,8 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from elmo.ops.char_windows import CompiledWindows, can_compile_windows
 from elmo.ops.packing import Precision, choose_library, pack_words
-from elmo.ops.precision import product_dtype
-from elmo.ops.products import Library, Product, product
+from elmo.ops.products import Library, Product, product, product_dtype
 
 
 def convolve_max(

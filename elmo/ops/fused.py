@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from elmo.ops.packed_lstm import Clips
-from elmo.ops.precision import product_dtype
+from elmo.ops.products import product_dtype
 from elmo.ops.rows import add_rows
 from elmo.ops.triton_there import FUSED, kernels_for
 

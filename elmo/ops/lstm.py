@@ -16,8 +16,7 @@ from torch.autograd.function import once_differentiable
 from elmo.ops import fused
 from elmo.ops.compiled import step_kernel
 from elmo.ops.packed_lstm import Clips, PackedLstm, activate_gates, fast_tanh, packed_bi_lstm, prepare_gates
-from elmo.ops.precision import product_dtype
-from elmo.ops.products import OneDnnProduct, TorchProduct, default_library, has_onednn, product
+from elmo.ops.products import OneDnnProduct, TorchProduct, default_library, has_onednn, product, product_dtype
 from elmo.ops.triton_there import has_kernels
 
 TRAINED_AT_ONCE = 256

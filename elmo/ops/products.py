@@ -1,19 +1,20 @@
-"""Matrix products with fixed weights, packed once for the fastest library and precision.
+"""Matrix products in the fastest library: with fixed weights, packed once, and with weights that are learned.
 
 - `TorchProduct` is `torch.mm`, which is MKL on a CPU in float32.
 - `OneDnnProduct` is oneDNN in float32 or bfloat16, with the weights in its own layout; on some CPUs it is two to three
   times as fast as MKL. It uses private operators that torch's compiler emits, so their presence is probed.
 
-`elmo.ops.int8` has the products of 8-bit integers; `elmo.ops.packing` chooses the product.
+`linear` has a gradient. `elmo.ops.int8` has the products of 8-bit integers; `elmo.ops.packing` chooses the product.
 """
 
 import platform
 from functools import cache
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 Library = Literal["torch", "onednn", "fbgemm", "compiled"]
 
@@ -74,6 +75,32 @@ def product(x: Float[Tensor, "*D M K"], weight: Float[Tensor, "*D N K"]) -> Floa
     if x.dim() == 3:
         return torch.stack([product(*pair) for pair in zip(x, weight, strict=True)])
     return torch.ops.mkldnn._linear_pointwise(x, weight, None, "none", [], "")
+
+
+def product_dtype(like: Tensor) -> torch.dtype:
+    """Returns the data type that autocast uses on the device of `like`, or the type of `like` without autocast."""
+    device = like.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else like.dtype
+
+
+def linear(x: Float[Tensor, "W K"], weight: Float[Tensor, "N K"], bias: Float[Tensor, " N"]) -> Float[Tensor, "W N"]:
+    """Returns `x W^T + b`. Under autocast and for torch.export it calls `torch.nn.functional.linear`."""
+    if product_dtype(x) != x.dtype or torch.compiler.is_exporting():
+        return torch.nn.functional.linear(x, weight, bias)
+    return _Linear.apply(x, weight, bias)  # type: ignore[no-any-return]
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return product(x, weight).add_(bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+        x, weight = ctx.saved_tensors
+        return product(gradient, weight.T), product(gradient.T, x.T), gradient.sum(0)
 
 
 def default_library() -> Library:

@@ -1,10 +1,11 @@
-"""Looks up rows of a table, with a gradient that a GPU adds up without reading anything back."""
+"""Looks up rows of a table, with a gradient that a GPU adds up without reading anything back; finds distinct rows."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -70,3 +71,18 @@ class _TakeRows(torch.autograd.Function):
         if ctx.padding is not None:
             to_table[ctx.padding].zero_()
         return to_table, None, None, None
+
+
+def distinct_rows(ids: Int[Tensor, "M C"]) -> tuple[Int[Tensor, "W C"], Int[Tensor, " M"]]:
+    """Returns `ids.unique(dim=0, return_inverse=True)` for numbers from 0 to 2**31 - 1; on a CPU several times faster.
+
+    In a program of torch.export every row stands for itself, since the number of distinct rows is not known beforehand.
+    """
+    if torch.compiler.is_exporting():
+        return ids, torch.arange(ids.shape[0], device=ids.device)
+    if ids.device.type != "cpu" or not ids.numel():
+        return ids.unique(dim=0, return_inverse=True)
+    big_endian = ids.numpy().astype(">i4")  # as bytes, such rows sort like their numbers
+    rows = big_endian.view(np.dtype((np.void, 4 * ids.shape[1])))[:, 0]
+    _, first, place = np.unique(rows, return_index=True, return_inverse=True)
+    return ids[torch.from_numpy(first)], torch.from_numpy(place)

@@ -10,8 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from elmo.ops.precision import product_dtype
-from elmo.ops.products import product
+from elmo.ops.products import product, product_dtype
 
 LOGITS_AT_ONCE = 2**21
 
