@@ -4,6 +4,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -42,7 +43,9 @@ class Monitor:
         quiet = quiet or folder is None
         kept_step = first_step if kept_step is None else kept_step
         self._lines = None if folder is None else _lines_after(folder / "metrics.jsonl", kept_step)
-        self._events = None if folder is None else _Events.open(folder / "tensorboard", kept_step)
+        self._events = None
+        with suppress(ImportError):  # tensorboard is not installed
+            self._events = None if folder is None else _Events(folder / "tensorboard", kept_step)
         self._counter = Counter("steps", quiet, label)
         self._counter.begin(first_step)
         self._total = total_steps
@@ -107,14 +110,6 @@ class _Events:
         self._write(file_version="brain.Event:2")
         # Hides what an interrupted run wrote after the step from which this one resumes.
         self._write(step=first_step + 1, session_log=SessionLog(status=SessionLog.START))
-
-    @classmethod
-    def open(cls, folder: Path, first_step: int) -> "_Events | None":
-        """Opens a file for TensorBoard; returns None if tensorboard is not installed."""
-        try:
-            return cls(folder, first_step)
-        except ImportError:
-            return None
 
     def add(self, step: int, numbers: Mapping[str, int | float]) -> None:
         """Adds the numbers of a step, by name."""

@@ -133,7 +133,12 @@ def _update_rows(table: nn.Parameter, gradient: Tensor, group: dict[str, Any], s
     """Updates the rows that have a gradient, which may be sparse, by AdamW."""
     state["step"] += 1
     (beta1, beta2), lr, steps = group["betas"], group["lr"], float(state["step"])
-    rows, new = _touched(gradient)
+    if gradient.is_sparse:
+        gradient = gradient.coalesce()
+        rows, new = gradient.indices()[0], gradient.values()
+    else:
+        rows = (gradient if gradient.dim() == 1 else gradient.any(1)).nonzero().squeeze(1)
+        new = gradient[rows]
     average = state["exp_avg"][rows].lerp_(new, 1 - beta1)
     square = state["exp_avg_sq"][rows].mul_(beta2).addcmul_(new, new, value=1 - beta2)
     state["exp_avg"][rows], state["exp_avg_sq"][rows] = average, square
@@ -231,16 +236,6 @@ def orthogonalize(matrix: Tensor) -> Tensor:
         factor = polynomial @ factor
         gram = polynomial @ gram @ polynomial
     return factor @ matrix
-
-
-def _touched(gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows with a gradient, and their gradients."""
-    if gradient.is_sparse:
-        gradient = gradient.coalesce()
-        return gradient.indices()[0], gradient.values()
-    touched = gradient != 0
-    rows = (touched if touched.dim() == 1 else touched.any(1)).nonzero().squeeze(1)
-    return rows, gradient[rows]
 
 
 def learning_rate(config: OptimConfig, step: int, total_steps: int) -> float:
