@@ -169,23 +169,16 @@ def weight_shapes(config: BiLMConfig) -> dict[str, Shape]:
     Raises ConfigError for impossibly large sizes.
     """
     shapes = {f"token_encoder.{name}": shape for name, shape in _encoder_shapes(config).items()}
+    gates, size = 4 * config.lstm.dim, config.lstm.projection_dim
+    layer: dict[str, Shape] = {"weight_input": (2, gates, size), "weight_state": (2, gates, size), "bias": (2, gates)}
+    if config.lstm.has_projection:
+        layer["weight_projection"] = (2, size, config.lstm.dim)
     for number in range(config.lstm.n_layers):
-        shapes |= {f"layers.{number}.{name}": shape for name, shape in _lstm_shapes(config.lstm).items()}
+        shapes |= {f"layers.{number}.{name}": shape for name, shape in layer.items()}
     for name, shape in shapes.items():
         if 4 * prod(shape) > MOST_BYTES:
             raise ConfigError(f"no network has these sizes ({name} {shape}); the file is damaged, or not a model")
     return shapes
-
-
-def _lstm_shapes(lstm: LstmConfig) -> dict[str, Shape]:
-    """The shapes of the weights of one layer, both directions together."""
-    hidden, size = lstm.dim, lstm.projection_dim
-    shapes: dict[str, Shape] = {
-        "weight_input": (2, 4 * hidden, size),
-        "weight_state": (2, 4 * hidden, size),
-        "bias": (2, 4 * hidden),
-    }
-    return shapes | ({"weight_projection": (2, size, hidden)} if lstm.has_projection else {})
 
 
 def _encoder_shapes(config: BiLMConfig) -> dict[str, Shape]:

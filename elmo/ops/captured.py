@@ -62,7 +62,11 @@ def capture(
         if pool is None:
             function()
         else:
-            _warm_up(function, pool.stream)
+            pool.stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(pool.stream):
+                for _ in range(WARM_UPS):
+                    function()
+            torch.cuda.current_stream().wait_stream(pool.stream)
         with torch.no_grad():
             for tensor in state():
                 if tensor in before:
@@ -71,14 +75,6 @@ def capture(
                     tensor.zero_()
         del before
         return function if pool is None else _graph_of(function, pool)
-
-
-def _warm_up(function: Callable[[], None], stream: torch.cuda.Stream) -> None:
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(WARM_UPS):
-            function()
-    torch.cuda.current_stream().wait_stream(stream)
 
 
 def _graph_of(function: Callable[[], None], pool: Pool) -> Launch:

@@ -8,6 +8,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -85,7 +86,9 @@ class LmReader:
         if all(piece.begin == piece.end for file in self._pieces for piece in file):
             raise InputError(f"{', '.join(ids.names[:3])}: no text in the corpus; give files that contain words")
         self.config = config
-        self._ids, self._vocabulary = ids, vocabulary
+        self._ids = ids
+        characters = partial(encode_words, max_characters=config.max_characters)
+        self._encode = vocabulary.encode if config.reads_words else characters
         self._known = ids.of_vocabulary(vocabulary)
         self._streams = [Stream() for _ in config.own_streams]
         self._tokens = 0
@@ -106,8 +109,13 @@ class LmReader:
         """Returns the next window of every stream; a stream at its end has no places."""
         shape = len(self._streams), self.config.window
         window = Places(np.full(shape, -1, np.int64), np.ones(shape, np.bool_))
-        for stream, *row in zip(self._streams, *window, strict=True):
-            self._read(stream, *row)
+        for stream, places, keep in zip(self._streams, *window, strict=True):
+            done = 0
+            while done < len(places):
+                if stream.has_text():
+                    done += stream.read(places[done:], keep[done:])
+                elif not self._deal_to(stream):
+                    break
         self._tokens += int((window.places >= 0).sum())
         return window
 
@@ -130,15 +138,6 @@ class LmReader:
             "dealt": list(self._dealer.dealt),
             "streams": [stream.position(self._dealer.next) for stream in self._streams],
         }
-
-    def _read(self, stream: Stream, places: Int[np.ndarray, " T"], keep: Bool[np.ndarray, " T"]) -> None:
-        """Fills one stream's window."""
-        done = 0
-        while done < len(places):
-            if stream.has_text():
-                done += stream.read(places[done:], keep[done:])
-            elif not self._deal_to(stream):
-                return
 
     def _deal_to(self, stream: Stream) -> bool:
         """Deals documents until `stream` has one; False at the end of the last epoch."""
@@ -170,14 +169,6 @@ class LmReader:
             keep=torch.from_numpy(np.stack([window.keep, window.keep])),
             starts=torch.from_numpy(np.stack([starts, starts])),
             position=position,
-        )
-
-    def _encode(self, words: list[str]) -> np.ndarray:
-        """The ids that the model reads of every word, (W, C)."""
-        return (
-            self._vocabulary.encode(words)
-            if self.config.reads_words
-            else encode_words(words, self.config.max_characters)
         )
 
     def _epoch(self, epoch: int) -> Iterator[Piece]:

@@ -27,31 +27,22 @@ def check_run(
     check_numbers(config)
     paths = corpus.expand_patterns(config.train)
     heldout = corpus.expand_patterns(config.heldout) if config.heldout else []
-    _check_files([*paths, *heldout])
+    for path in (*paths, *heldout):
+        check_text(path)
+        if path.exists() and not path.is_file():  # such as a shell's `<(command)`, which can be read only once
+            raise InputError(f"{path}: is not a file on disk; training reads a text several times: write it to a file")
     check_shares(paths, config.streams, config.shares, config.devices * config.nodes)
     check_output(config, may_exist)
     if config.ids is not None:
-        _check_ids(Path(config.ids), config, [*paths, *heldout])
+        folder = Path(config.ids)
+        check_not_input(folder, [*paths, *heldout, config.vocab])
+        run, ids = real_path(config.output), real_path(folder)
+        if run in (ids, *ids.parents) and ids != run / TEXT:
+            raise InputError(f"{folder}: is the run's own folder or in it; name another as ids, or omit it")
+        check_folder(folder)
     _check_heldout(heldout, paths)
     begun = (Path(config.output) / "corpus.json").exists()
     return paths, heldout, _checked_source(config, begun, source)
-
-
-def _check_files(paths: list[Path]) -> None:
-    """Refuses files of other kinds, and pipes, such as a shell's `<(command)`, which can be read only once."""
-    for path in paths:
-        check_text(path)
-        if path.exists() and not path.is_file():
-            raise InputError(f"{path}: is not a file on disk; training reads a text several times: write it to a file")
-
-
-def _check_ids(folder: Path, config: TrainConfig, texts: list[Path]) -> None:
-    """Refuses a folder for ids where they would replace other files."""
-    check_not_input(folder, [*texts, config.vocab])
-    run, ids = real_path(config.output), real_path(folder)
-    if run in (ids, *ids.parents) and ids != run / TEXT:
-        raise InputError(f"{folder}: is the run's own folder or in it; name another as ids, or omit it")
-    check_folder(folder)
 
 
 def _check_heldout(paths: list[Path], trained: list[Path]) -> None:

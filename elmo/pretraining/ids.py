@@ -161,7 +161,7 @@ def kept_ids(folder: Path, paths: Sequence[Path], text: TextConfig, any_version:
             tokens, words, counts, ends, characters, starts, files, record["sizes"], names, record["fingerprint"]
         )
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise _damaged(folder, error) from error
+        raise InputError(f"{folder}: damaged ({error}); {REMEDY}") from error
 
 
 def check_folder(folder: Path) -> None:
@@ -203,10 +203,6 @@ def _versions(paths: Sequence[Path], text: TextConfig) -> dict[str, Any]:
         except PackageNotFoundError:
             versions[package] = None
     return versions
-
-
-def _damaged(folder: Path, problem: object) -> InputError:
-    return InputError(f"{folder}: damaged ({problem}); {REMEDY}")
 
 
 class _Part(NamedTuple):

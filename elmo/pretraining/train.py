@@ -115,8 +115,8 @@ class _Run:
     language_model: LanguageModel
     training: Training[LmBatch]
     steps: Stepper
-    batches: Iterator[LmBatch] | None
-    """The batches of `steps`, which must be closed; None if a CUDA graph makes the steps."""
+    reading: AbstractContextManager[Any]
+    """Closes the process that reads the text ahead."""
     begin: RankProgress
     heldout: HeldOut
 
@@ -133,10 +133,6 @@ class _Run:
         """Returns whether the model of the last step is written; all processes learn it from the first."""
         words = self.plan.all_words
         return self.training.fabric.broadcast(self.writes and is_exported(self.config, words, self.origin))
-
-    def closing(self) -> AbstractContextManager[Any]:
-        """Closes the process that reads the text ahead."""
-        return nullcontext() if self.batches is None else closing(self.batches)
 
 
 def _prepare(
@@ -160,7 +156,11 @@ def _prepare(
     plan = make_plan(config, counts)
     language_model = _network(fabric, config, vocabulary, None if checkpoint is not None else config.init_from)
     training, rate = _training(fabric, config, language_model)
-    reader = _reader_config(config, fabric, counts)
+    reader = ReaderConfig(
+        config.streams, config.window, config.seed, rank=fabric.global_rank, world=fabric.world_size,
+        max_characters=config.model.ids_per_token, document_characters=piece_characters(counts, config.streams),
+        shares=config.shares,
+    )  # fmt: skip
     state = language_model.bilm.initial_state(len(reader.own_streams))
     begin = START
     if checkpoint is not None:
@@ -175,7 +175,7 @@ def _prepare(
         state = LstmState(*tensors)
     for remark in remarks(plan, config) if fabric.is_global_zero else ():
         warnings.warn(remark, stacklevel=2)
-    batches = None
+    reading: AbstractContextManager[Any] = nullcontext()
     if rate is not None:
         steps: Stepper = Replay(
             training, language_model, rate, ids, vocabulary, reader, state, begin.position, config.deterministic
@@ -183,10 +183,10 @@ def _prepare(
     else:
         kind = LmReader if config.shares == 1 else SharedReader
         batches = prefetch(ids, vocabulary, reader, begin.position, config.prefetch, reader=kind)
-        steps = Steps(training, batches, state)
+        reading, steps = closing(batches), Steps(training, batches, state)
     measured_on = HeldOut(heldout, config.text, vocabulary, config.model.ids_per_token, config.evaluate_words)
     return _Run(
-        config, fingerprints, plan, vocabulary, origin, language_model, training, steps, batches, begin, measured_on
+        config, fingerprints, plan, vocabulary, origin, language_model, training, steps, reading, begin, measured_on
     )
 
 
@@ -194,7 +194,8 @@ def _network(fabric: Fabric, config: TrainConfig, vocabulary: Vocabulary, init_f
     """A new network, or one with the weights of the model `init_from`."""
     seed_step(config.seed, -1, 0)
     language_model = LanguageModel(config.model, len(vocabulary), config.objective, sparse=True)
-    language_model.sparse = not _replays(fabric, config, language_model)
+    alone = fabric.world_size == 1 and config.loop.accumulate == 1  # a CUDA graph replays the steps of a single GPU
+    language_model.sparse = not (alone and config.replayed and can_replay(language_model, fabric.device))
     if init_from is not None:
         source = load_model(init_from)
         check_source(source, init_from, config.init_vocab, config.model, config.vocab)  # it may have changed since
@@ -228,7 +229,7 @@ def _train(run: _Run, quiet: bool, loggers: Sequence[Logger]) -> dict[str, Any]:
     if run.writes:
         record_session(run.config, run.begin.step)  # a resumed run's changed settings, now that all checks have passed
     evaluate = partial(_evaluate, run)
-    with run.closing(), ops.sorted_sums(run.config.deterministic):
+    with run.reading, ops.sorted_sums(run.config.deterministic):
         fit(run.training, run.steps, evaluate, folder, plan.steps, plan.words_a_step, run.begin, quiet, loggers)
     if not run.is_exported():
         raise InputError(
@@ -253,7 +254,11 @@ def _evaluate(run: _Run, step: int) -> dict[str, Any]:
 
     Raises TrainingError if a weight or a perplexity is not finite.
     """
-    measured = _measure(run.training.fabric, run.language_model, run.heldout)
+    fabric, bilm, lm_head = run.training.fabric, run.language_model.bilm, run.language_model.lm_head
+    measured: dict[Policy, Perplexity] = {}
+    if run.heldout.paths:  # every process reads a part of the text
+        sums = sum_losses(bilm, lm_head, run.heldout, fabric.global_rank, fabric.world_size)
+        measured = perplexities(fabric.all_reduce(sums, reduce_op="sum"))  # type: ignore[arg-type]
     summaries = {policy: perplexity.summary() for policy, perplexity in measured.items()}
     means = {f"the perplexity ({policy})": summary["mean"] for policy, summary in summaries.items()}
     check_finite(run.language_model, means, f"after step {step}")
@@ -287,12 +292,6 @@ def _on_gpu(config: TrainConfig) -> bool:
     return config.accelerator != "cpu" and torch.cuda.is_available()
 
 
-def _replays(fabric: Fabric, config: TrainConfig, model: LanguageModel) -> bool:
-    """Whether a CUDA graph replays the steps, which it can on a single GPU."""
-    alone = fabric.world_size == 1 and config.loop.accumulate == 1
-    return alone and config.replayed and can_replay(model, fabric.device)
-
-
 @contextmanager
 def _alone(fabric: Fabric, config: TrainConfig, resume: bool) -> Iterator[None]:
     """Creates the run's folder and locks it for the block.
@@ -321,22 +320,6 @@ def _loss(
         return model(batch.char_ids, batch.inputs, batch.targets, batch.keep, batch.starts, carried, common)
 
 
-def _measure(fabric: Fabric, model: LanguageModel, heldout: HeldOut) -> dict[Policy, Perplexity]:
-    """The full-softmax perplexities of both state policies; every process reads a part of the text."""
-    if not heldout.paths:
-        return {}
-    sums = sum_losses(model.bilm, model.lm_head, heldout, fabric.global_rank, fabric.world_size)
-    return perplexities(fabric.all_reduce(sums, reduce_op="sum"))  # type: ignore[arg-type]
-
-
-def _reader_config(config: TrainConfig, fabric: Fabric, counts: CorpusCounts) -> ReaderConfig:
-    return ReaderConfig(
-        config.streams, config.window, config.seed, rank=fabric.global_rank, world=fabric.world_size,
-        max_characters=config.model.ids_per_token, document_characters=piece_characters(counts, config.streams),
-        shares=config.shares,
-    )  # fmt: skip
-
-
 def piece_characters(counts: CorpusCounts, streams: int) -> int:
     """Returns the most characters that a stream gets at once, so that every stream gets several pieces per epoch.
 
@@ -348,8 +331,8 @@ def piece_characters(counts: CorpusCounts, streams: int) -> int:
 def _estimate(run: _Run) -> dict[str, Any]:
     """Times a few real steps, at a rate of zero, and extrapolates to those after `done`, without evaluations."""
     training, plan, done = run.training, run.plan, run.begin.step
-    together = 1 if run.batches is not None else REPLAYS
-    with run.closing():
+    together = 1 if isinstance(run.steps, Steps) else REPLAYS
+    with run.reading:
         times = [_seconds_of(run.steps, count) for count in (1, together, together, together)]
     seconds = sorted(times[1:])[1] * (plan.steps - done)  # the first step allocates memory for the others
     sizes = {name: parameter.numel() for name, parameter in training.model.named_parameters()}
