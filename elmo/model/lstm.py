@@ -54,18 +54,9 @@ class BiLstmLayer(nn.Module):
         """
         if isinstance(active, Tensor):
             return scan_recurrence(self, inputs, hidden, cell, active)
-        return ops.bi_lstm(
-            inputs,
-            self.weight_input,
-            self.weight_state,
-            self.bias,
-            self.weight_projection,
-            hidden,
-            cell,
-            ops.Clips(self.config.cell_clip, self.config.proj_clip, self.config.forget_bias),
-            active,
-            keep,
-        )
+        weights = self.weight_input, self.weight_state, self.bias, self.weight_projection
+        clips = ops.Clips(self.config.cell_clip, self.config.proj_clip, self.config.forget_bias)
+        return ops.bi_lstm(inputs, *weights, hidden, cell, clips, active, keep)
 
 
 class PackedBiLstmLayer(ops.PackedModule):

@@ -4,7 +4,6 @@ The numbers are those of `elmo.ops.lstm` and `elmo.ops.softmax`, up to rounding.
 the GPU or depends on one, so a CUDA graph can replay it. `elmo.ops.triton_there` says where it is used.
 """
 
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -31,8 +30,12 @@ def _grid(rows: int, size: int) -> tuple[tuple[int, int], int]:
     return (2 * rows, -(-size // block)), block
 
 
+def _by_step(keep: Float[Tensor, "2 T B"] | None, steps: int) -> list[Tensor | None]:
+    """What multiplies the states before each step, and after the last one; None for all of them."""
+    return [None] * (steps + 1) if keep is None else [*keep.unbind(1), None]
+
+
 def _cell_forward(
-    kernels: ModuleType,
     gates: Tensor,
     bias: Tensor,
     keep: Tensor | None,
@@ -45,7 +48,7 @@ def _cell_forward(
 ) -> None:
     rows, size = cell_in.shape[1:]
     grid, block = _grid(rows, size)
-    kernels.cell_forward[grid](
+    kernels_for(gates).cell_forward[grid](
         gates, bias, gates if keep is None else keep, gates if live is None else live, cell_in, cell_out, memory,
         rows, size, forget_bias, limit, gates.stride(0), memory.stride(0), 0 if keep is None else keep.stride(0),
         HAS_KEEP=keep is not None, HAS_LIVE=live is not None, BLOCK=block, **FUSED,
@@ -53,7 +56,6 @@ def _cell_forward(
 
 
 def _clip_forward(
-    kernels: ModuleType,
     projected: Tensor,
     output: Tensor,
     hidden: Tensor,
@@ -64,7 +66,7 @@ def _clip_forward(
 ) -> None:
     rows, size = output.shape[1:]
     grid, block = _grid(rows, size)
-    kernels.clip_forward[grid](
+    kernels_for(projected).clip_forward[grid](
         projected, output, hidden, hidden_next, output if keep_next is None else keep_next,
         output if live is None else live, rows, size, limit, projected.stride(0), output.stride(0), hidden.stride(0),
         0 if keep_next is None else keep_next.stride(0),
@@ -88,25 +90,22 @@ def read_lstm(
 
     `live` is 0 where a row has no token.
     """
-    kernels = kernels_for(inputs)
     dtype = weight_input.dtype
     _, steps, rows, _ = inputs.shape
     limit, projection_limit = clips.limits if weight_projection is not None else (clips.limits[0], INFINITE)
-    keeping = None if keep is None else keep.float().contiguous()
+    kept = _by_step(None if keep is None else keep.float().contiguous(), steps)
     outputs = inputs.new_empty(2, steps, rows, hidden.shape[-1])
     memory = inputs.new_empty(2, rows, cell.shape[-1], dtype=dtype)
     products = torch.bmm(inputs.to(dtype).flatten(1, 2), weight_input.mT).view(2, steps, rows, -1)
-    hidden = hidden.contiguous().clone() if keeping is None else (hidden * keeping[:, 0, :, None]).contiguous()
+    hidden = hidden.contiguous().clone() if kept[0] is None else (hidden * kept[0][:, :, None]).contiguous()
     cell = cell.contiguous().clone()
     with torch.cuda.device_of(inputs):  # Triton launches on the current device
         for t in range(steps):
             products[:, t].baddbmm_(hidden.to(dtype), weight_state.mT)
             there = None if live is None else live[t]
-            now = None if keeping is None else keeping[:, t]
-            after = None if keeping is None or t + 1 == steps else keeping[:, t + 1]
-            _cell_forward(kernels, products[:, t], bias, now, there, cell, cell, memory, clips.forget_bias, limit)
+            _cell_forward(products[:, t], bias, kept[t], there, cell, cell, memory, clips.forget_bias, limit)
             projected = memory if weight_projection is None else torch.bmm(memory, weight_projection.mT)
-            _clip_forward(kernels, projected, outputs[:, t], hidden, hidden, after, there, projection_limit)
+            _clip_forward(projected, outputs[:, t], hidden, hidden, kept[t + 1], there, projection_limit)
     return outputs, hidden, cell
 
 
@@ -145,13 +144,13 @@ class _Lstm(torch.autograd.Function):
         keep: Tensor | None,
         dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        kernels = kernels_for(inputs)
         _, steps, rows, _ = inputs.shape
         size, width = cell.shape[-1], hidden.shape[-1]
         limit, projection_limit = clips.limits if weight_projection is not None else (clips.limits[0], INFINITE)
         to_input, to_state = weight_input.to(dtype), weight_state.to(dtype)
         projection = None if weight_projection is None else weight_projection.to(dtype)
         keeping = None if keep is None else keep.float().contiguous()
+        kept = _by_step(keeping, steps)
         words = inputs.to(dtype).reshape(2, steps * rows, -1)
         gates = torch.bmm(words, to_input.mT).view(2, steps, rows, 4 * size)
         cells = inputs.new_empty(steps + 1, 2, rows, size)
@@ -159,22 +158,18 @@ class _Lstm(torch.autograd.Function):
         outputs = inputs.new_empty(2, steps, rows, width)
         states = inputs.new_empty(2, steps + 1, rows, width, dtype=dtype)
         cells[0].copy_(cell)
-        states[:, 0].copy_(hidden if keeping is None else hidden * keeping[:, 0, :, None])
+        states[:, 0].copy_(hidden if kept[0] is None else hidden * kept[0][:, :, None])
         projected = inputs.new_empty(2, rows, width, dtype=dtype)
         for t in range(steps):
             gates[:, t].baddbmm_(states[:, t], to_state.mT)
-            now = None if keeping is None else keeping[:, t]
-            _cell_forward(
-                kernels, gates[:, t], bias, now, None, cells[t], cells[t + 1], memory[:, t], clips.forget_bias, limit
-            )
+            of_cell = cells[t], cells[t + 1], memory[:, t]
+            _cell_forward(gates[:, t], bias, kept[t], None, *of_cell, clips.forget_bias, limit)
             if projection is None:
                 projected = memory[:, t]
             else:
                 torch.bmm(memory[:, t], projection.mT, out=projected)
-            after = None if keeping is None or t + 1 == steps else keeping[:, t + 1]
-            _clip_forward(
-                kernels, projected, outputs[:, t], states[:, t], states[:, t + 1], after, None, projection_limit
-            )
+            of_hidden = outputs[:, t], states[:, t], states[:, t + 1]
+            _clip_forward(projected, *of_hidden, kept[t + 1], None, projection_limit)
         ctx.save_for_backward(words, to_input, to_state, projection, gates, cells, memory, outputs, states, keeping)
         ctx.limits, ctx.dtype = (limit, projection_limit), inputs.dtype
         ctx.set_materialize_grads(False)
@@ -195,9 +190,9 @@ class _Lstm(torch.autograd.Function):
         to_gates = torch.empty_like(gates)
         to_projected = words.new_empty(2, steps, rows, width)
         to_memory = words.new_empty(2, rows, size)
-        widths, cell_grid = _grid(rows, width), _grid(rows, size)
+        widths, cell_grid, kept = _grid(rows, width), _grid(rows, size), _by_step(keeping, steps)
         for t in reversed(range(steps)):
-            after = None if keeping is None or t + 1 == steps else keeping[:, t + 1]
+            now, after = kept[t], kept[t + 1]
             kernels.clip_backward[widths[0]](
                 to_outputs[:, t], to_state_after, to_outputs if after is None else after, outputs[:, t],
                 to_projected[:, t], rows, width, projection_limit, outputs.stride(0),
@@ -207,7 +202,6 @@ class _Lstm(torch.autograd.Function):
                 to_memory = to_projected[:, t]
             else:
                 torch.bmm(to_projected[:, t], projection, out=to_memory)
-            now = None if keeping is None else keeping[:, t]
             kernels.cell_backward[cell_grid[0]](
                 to_memory, gates[:, t], to_cell if now is None else now, cells[t], cells[t + 1], to_cell,
                 to_gates[:, t], rows, size, limit, to_memory.stride(0), gates.stride(0),
@@ -226,7 +220,7 @@ class _Lstm(torch.autograd.Function):
             torch.bmm(flat.mT, before).to(ctx.dtype),
             flat.sum(1, dtype=ctx.dtype),
             to_projection,
-            to_hidden if keeping is None else to_hidden * keeping[:, 0, :, None],
+            to_hidden if kept[0] is None else to_hidden * kept[0][:, :, None],
             to_cell,
             *[None] * 3,
         )

@@ -24,10 +24,8 @@ ROWS_OF_A_THREAD = 8
 
 class _Weights(ctypes.Structure):
     _fields_ = (
-        ("size", ctypes.c_ssize_t),
-        ("inputs", ctypes.c_ssize_t),
-        ("weights", ctypes.c_void_p),
-        ("scales", ctypes.c_void_p),
+        *((name, ctypes.c_ssize_t) for name in ("size", "inputs")),
+        *((name, ctypes.c_void_p) for name in ("weights", "scales")),
     )
 
 
@@ -38,10 +36,8 @@ class _Product(ctypes.Structure):
 class _Reading(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_ssize_t) for name in ("steps", "rows", "first_rows", "cells")),
-        ("state", _Weights),
-        ("projection", _Weights),
-        ("cell_limit", ctypes.c_float),
-        ("projection_limit", ctypes.c_float),
+        *((name, _Weights) for name in ("state", "projection")),
+        *((name, ctypes.c_float) for name in ("cell_limit", "projection_limit")),
         *((name, ctypes.c_void_p) for name in ("products", "places", "active", "keep", "hidden", "cell", "outputs")),
         *((name, ctypes.c_void_p) for name in ("gates", "memory", "scales", "integers")),
     )
