@@ -102,12 +102,12 @@ def test_a_fresh_process_has_memory_of_its_own():
 
 def test_a_command_is_timed_and_its_memory_known():
     program = "import time; x = bytes(10**8); time.sleep(0.2); print('tokens/s 12')"
-    done = process.run_measured([sys.executable, "-c", program])
+    done = peers.run_measured([sys.executable, "-c", program])
     assert 0.2 < done.seconds < 60
     assert done.peak_bytes > 100e6
     assert done.output == "tokens/s 12\n"
     with pytest.raises(subprocess.CalledProcessError):
-        process.run_measured([sys.executable, "-c", "raise SystemExit(3)"])
+        peers.run_measured([sys.executable, "-c", "raise SystemExit(3)"])
 
 
 def test_limits_are_those_of_the_fastest_library():
