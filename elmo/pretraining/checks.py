@@ -1,23 +1,27 @@
-"""Checks the texts of a run, the model that it starts from, and its folder, before it begins."""
+"""Checks a run before it begins: its texts, the model that it starts from, its folder, and what its processes got."""
 
 import filecmp
 from collections import defaultdict
+from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
+from elmo import config as configs
 from elmo.disk.files import check_not_input, real_path
 from elmo.disk.run import check_same, holds_run
-from elmo.errors import InputError
+from elmo.errors import InputError, in_one_line
 from elmo.formats import Description, describe, native
 from elmo.pretraining.counting import TEXT
 from elmo.pretraining.ids import check_folder
 from elmo.pretraining.initial import check_source
 from elmo.pretraining.output import other_file
-from elmo.pretraining.settings import TrainConfig, check_numbers, fixed_settings, read_record
+from elmo.pretraining.settings import OF_MACHINES, TrainConfig, check_numbers, fixed_settings, read_record
 from elmo.pretraining.shares import check_shares
 from elmo.text import corpus
 from elmo.text.records import check_text
 from elmo.text.vocabulary import Vocabulary
 from elmo.training.checkpoint import newest_checkpoint
+from elmo.training.distributed import Fabric, gather
 
 
 def check_run(
@@ -101,3 +105,38 @@ def check_output(config: TrainConfig, may_exist: bool) -> None:
         raise InputError(f"{folder / 'model'}: also holds {other!r}; move it out: training replaces this folder")
     old, new = fixed_settings(read_record(record)), fixed_settings(config)
     check_same(record, old, new)
+
+
+def check_agreement(
+    fabric: Fabric,
+    config: TrainConfig,
+    paths: Sequence[Path],
+    heldout: Sequence[Path],
+    problem: InputError | OSError | None,
+) -> dict[str, str]:
+    """Returns the fingerprints of both texts, `train` and `heldout`, if all processes agree and none has a problem.
+
+    `problem` is this process's own. All processes raise the first problem, or InputError if settings or texts differ
+    from those of the first process.
+    """
+    texts: dict[str, str] = {}
+    try:
+        texts = {"train": corpus.corpus_fingerprint(paths), "heldout": corpus.corpus_fingerprint(heldout)}
+    except OSError as error:
+        problem = problem or error
+    for rank, found in enumerate(gather(fabric, problem)):
+        if found is not None:
+            raise found if rank == 0 else InputError(f"process {rank}: {in_one_line(found)}")
+    own = {name: value for name, value in configs.to_dict(config).items() if name not in OF_MACHINES}
+    first, *others = gather(fabric, own | {"version": version("elmo-torch")} | texts)
+    for rank, other in enumerate(others, 1):
+        for key, value in first.items():
+            if other[key] == value:
+                continue
+            if key in texts:
+                raise InputError(
+                    f"process {rank} has different files for --{key} than process 0; give all the same text"
+                )
+            was, now = configs.differing_parts(value, other[key])
+            raise InputError(f"{key} is {was!r} in process 0 and {now!r} in process {rank}; give all the same command")
+    return texts

@@ -25,9 +25,8 @@ from elmo.errors import InputError
 from elmo.formats import Description
 from elmo.formats import load as load_model
 from elmo.machine import peak_memory
-from elmo.pretraining.agreement import check_agreement
 from elmo.pretraining.batches import LmReader, ReaderConfig
-from elmo.pretraining.checks import check_output, check_run
+from elmo.pretraining.checks import check_agreement, check_output, check_run
 from elmo.pretraining.counting import count_corpus, record_session
 from elmo.pretraining.division import divide_checkpoint
 from elmo.pretraining.initial import begin_from, check_source
