@@ -60,15 +60,10 @@ def measure_limits(config: LstmConfig, device: str = "cpu", seconds: float = 0.0
 
     Raises InputError for an unknown device.
     """
-    return Limits(
-        date.today().isoformat(),
-        processor(device),
-        torch.get_num_threads(),
-        torch.__version__,
-        device,
-        [_peak(precision, way, config, device, seconds) for precision, way in _ways(device)],
-        measure_bandwidth(device),
-    )
+    name, threads = processor(device), torch.get_num_threads()
+    peaks = [_peak(precision, way, config, device, seconds) for precision, way in _ways(device)]
+    today = date.today().isoformat()
+    return Limits(today, name, threads, torch.__version__, device, peaks, measure_bandwidth(device))
 
 
 def measure_bandwidth(device: str) -> float:

@@ -109,41 +109,21 @@ def read_lstm(
     return outputs, hidden, cell
 
 
-def train_lstm(
-    inputs: Float[Tensor, "2 T B I"],
-    weight_input: Float[Tensor, "2 gates I"],
-    weight_state: Float[Tensor, "2 gates P"],
-    bias: Float[Tensor, "2 gates"],
-    weight_projection: Float[Tensor, "2 P H"] | None,
-    hidden: Float[Tensor, "2 B P"],
-    cell: Float[Tensor, "2 B H"],
-    clips: Clips,
-    keep: Bool[Tensor, "2 T B"] | None,
-    dtype: torch.dtype,
-) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
-    """Does what `read_lstm` does for rows of one length, with gradients. The products are in `dtype`."""
-    arguments = (inputs, weight_input, weight_state, bias, weight_projection, hidden, cell, clips, keep, dtype)
-    with torch.cuda.device_of(inputs):  # autograd does the same for the backward pass
+def train_lstm(*arguments: Any) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
+    """Does what `read_lstm` does for rows of one length, with gradients.
+
+    The arguments are those of `elmo.ops.lstm.bi_lstm` without `active`, then the data type of the products.
+    """
+    with torch.cuda.device_of(arguments[0]):  # autograd does the same for the backward pass
         return _Lstm.apply(*arguments)  # type: ignore[no-any-return]
 
 
 class _Lstm(torch.autograd.Function):
-    """All tensors are (2, T, B, size). The gates, cells and outputs of each step are kept for the backward pass."""
+    """`train_lstm` with its arguments. The gates, cells and outputs of each step are kept for the backward pass."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        inputs: Tensor,
-        weight_input: Tensor,
-        weight_state: Tensor,
-        bias: Tensor,
-        weight_projection: Tensor | None,
-        hidden: Tensor,
-        cell: Tensor,
-        clips: Clips,
-        keep: Tensor | None,
-        dtype: torch.dtype,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+        inputs, weight_input, weight_state, bias, weight_projection, hidden, cell, clips, keep, dtype = arguments
         _, steps, rows, _ = inputs.shape
         size, width = cell.shape[-1], hidden.shape[-1]
         limit, projection_limit = clips.limits if weight_projection is not None else (clips.limits[0], INFINITE)
@@ -241,19 +221,11 @@ def sampled_loss(
 
 
 class _SampledLoss(torch.autograd.Function):
-    """The gradients are computed with the loss, so that no logits are kept."""
+    """`sampled_loss`, whose gradients are computed with the loss, so that no logits are kept."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        targets: Tensor,
-        negatives: Tensor,
-        log_expected: Tensor,
-        dtype: torch.dtype,
-    ) -> Tensor:
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        hidden, weight, bias, targets, negatives, log_expected, dtype = arguments
         kernels = kernels_for(hidden)
         count, size = len(hidden), len(negatives)
         column = torch.full_like(bias, -1, dtype=torch.int32)

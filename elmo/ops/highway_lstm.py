@@ -50,18 +50,11 @@ def highway_lstm(
 
 
 class _HighwayLstm(torch.autograd.Function):
+    """`highway_lstm` of at least one token, with its arguments."""
+
     @staticmethod
-    def forward(
-        ctx: Any,
-        inputs: Tensor,
-        weight_input: Tensor,
-        weight_state: Tensor,
-        bias: Tensor,
-        weight_carry: Tensor,
-        rows: list[int],
-        backwards: bool,
-        keep: Tensor | None,
-    ) -> Tensor:
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        inputs, weight_input, weight_state, bias, weight_carry, rows, backwards, keep = arguments
         gates = product(inputs, _doubled(weight_input)).add_(_doubled(bias))
         carried = product(inputs, weight_carry)
         cells, outputs, to_state = torch.empty_like(carried), torch.empty_like(carried), _doubled(weight_state)

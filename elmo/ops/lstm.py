@@ -86,34 +86,23 @@ def _live(active: list[int], inputs: Float[Tensor, "2 T B I"]) -> Float[Tensor, 
 
 
 class _BiLstm(torch.autograd.Function):
-    """Every operation takes both directions as a batch: threads of a CPU share it, and on a GPU it is one launch.
+    """`bi_lstm` with gradients; it has its arguments, and the data type of the products.
 
-    The gates (2, T, B, 4 H) after their activations, the clipped cells (2, T, B, H) and the inputs of the projection
-    (2, T, B, H) of every step are kept for the backward pass. Beyond a row's end they are meaningless.
+    Every operation takes both directions as a batch: threads of a CPU share it, and on a GPU it is one launch. The
+    activated gates (2, T, B, 4 H), the clipped cells (2, T, B, H) and the inputs of the projection (2, T, B, H) are
+    kept for the backward pass. Beyond a row's end they mean nothing.
     """
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        inputs: Tensor,
-        weight_input: Tensor,
-        weight_state: Tensor,
-        bias: Tensor,
-        weight_projection: Tensor | None,
-        hidden: Tensor,
-        cell: Tensor,
-        clips: Clips,
-        active: list[int] | None,
-        keep: Tensor | None,
-        dtype: torch.dtype,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+        inputs, weight_input, weight_state, bias, projection, hidden, cell, clips, active, keep, dtype = arguments
         shape = _, steps, rows = inputs.shape[:3]
         outputs = inputs.new_empty(*shape, hidden.shape[-1])
         gates, cells = inputs.new_empty(*shape, bias.shape[1]), inputs.new_empty(*shape, cell.shape[-1])
         memory = torch.empty_like(cells, dtype=dtype)
         keeping = None if keep is None else keep.to(inputs.dtype)[..., None]
-        weights = _Weights.of(weight_input, weight_state, weight_projection, dtype)
-        kernel = None if weight_projection is None else step_kernel(dtype, inputs, bias, hidden, cell)
+        weights = _Weights.of(weight_input, weight_state, projection, dtype)
+        kernel = None if projection is None else step_kernel(dtype, inputs, bias, hidden, cell)
         first = hidden, cell
         hidden, cell = hidden.clone(), cell.clone()
         to_input, to_state = weights.input, weights.state

@@ -35,18 +35,11 @@ def softmax_loss(
 
 
 class _SoftmaxLoss(torch.autograd.Function):
+    """`softmax_loss` with its arguments, and the data type of the products."""
+
     @staticmethod
-    def forward(
-        ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        target_weight: Tensor,
-        target_bias: Tensor,
-        column: Tensor,
-        sampled: bool,
-        dtype: torch.dtype,
-    ) -> Tensor:
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        hidden, weight, bias, target_weight, target_bias, column, sampled, dtype = arguments
         products = weight.to(dtype)
         loss = hidden.new_zeros(())
         to_hidden = torch.empty_like(hidden)
