@@ -5,8 +5,8 @@ places in a text) are in tensors. On a CPU there is no graph: the function itsel
 """
 
 import gc
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from threading import RLock
 from typing import Any, NamedTuple
 
@@ -83,8 +83,10 @@ def _graph_of(function: Callable[[], None], pool: Pool) -> Launch:
     # Other threads of the program, such as one that pins memory for a loader, may go on meanwhile.
     handle, stream = pool
     first: Exception | None = None
+    collects = gc.isenabled()
+    gc.disable()  # an older graph that is collected here would break the capture (PyTorch 161037)
     try:
-        with _without_collection(), torch.cuda.graph(graph, handle, stream=stream, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, handle, stream=stream, capture_error_mode="thread_local"):
             try:
                 function()
             except Exception as error:
@@ -92,16 +94,7 @@ def _graph_of(function: Callable[[], None], pool: Pool) -> Launch:
                 raise
     except RuntimeError as error:  # when a capture has failed, torch raises another error at its end
         raise (first or error) from None
-    return graph.replay
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Inside the block, Python collects no garbage: an older graph in it would break the capture (PyTorch 161037)."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
     finally:
         if collects:
             gc.enable()
+    return graph.replay

@@ -49,16 +49,6 @@ class ResidentText:
     number: Int[np.ndarray, " W"]
     """The new id of every word of the lexicon."""
 
-    @property
-    def begin(self) -> int:
-        """The new id of `<S>`."""
-        return int(self.number[BEGIN])
-
-    @property
-    def end(self) -> int:
-        """The new id of `</S>`."""
-        return int(self.number[END])
-
     def group_sizes(self) -> list[int]:
         """Returns the number of words of each group."""
         return [len(group) for group in self.characters]
@@ -76,16 +66,13 @@ class ResidentText:
 
     def window(self, places: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"], slots: list[int]) -> Window:
         """Returns the window at these places of the text; a word beyond the slots of its group becomes another one."""
+        begin, end = int(self.number[BEGIN]), int(self.number[END])
         before = (places - 1).clamp(min=0)
-        starts = (places == 0) | (self.forward[before] == self.end)
-        inputs = torch.stack(
-            [
-                torch.where(starts, self.begin, self.forward[before]),
-                torch.where(starts, self.end, self.backward[before]),
-            ]
-        ).long()
+        starts = (places == 0) | (self.forward[before] == end)
+        forward = torch.where(starts, begin, self.forward[before])
+        inputs = torch.stack([forward, torch.where(starts, end, self.backward[before])]).long()
         ahead, back = self.forward[places], self.backward[places]
-        targets = torch.stack([ahead, torch.where(back == self.end, self.begin, back)])
+        targets = torch.stack([ahead, torch.where(back == end, begin, back)])
         rows, groups = self._slots_of(inputs, slots)
         return Window(
             groups, rows[inputs], self.known[targets].long(), keep.expand(2, -1, -1), starts.expand(2, -1, -1)
