@@ -21,8 +21,8 @@ from elmo.formats import Model
 from elmo.machine import usable_device
 from elmo.model.bilm import BiLM
 from elmo.model.lm_head import LmHead
-from elmo.ops.packed_softmax import PackedSoftmax
 from elmo.ops.parallel import run_both
+from elmo.ops.softmax import PackedSoftmax
 from elmo.pretraining.batches import LmReader, ReaderConfig
 from elmo.pretraining.ids import Ids, make_ids
 from elmo.pretraining.objective import top_layer

@@ -22,7 +22,7 @@ from elmo.forking import settle_child
 from elmo.formats import Model
 from elmo.model.bilm import BiLM, reading_backwards, reorder
 from elmo.model.lm_head import log_uniform
-from elmo.ops.packed_softmax import PackedSoftmax
+from elmo.ops.softmax import PackedSoftmax
 from elmo.pretraining.perplexity import softmax_of
 from elmo.text.characters import encode_words
 from elmo.text.given import check_sentences, token_lists

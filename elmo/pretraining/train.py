@@ -6,6 +6,7 @@ The folder holds `model/`, which `elmo.load` opens, and the record of how it was
 """
 
 import dataclasses
+import math
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +35,6 @@ from elmo.pretraining.objective import LanguageModel, muon_shapes
 from elmo.pretraining.order import MAX_CHARACTERS
 from elmo.pretraining.output import is_exported, is_recorded, other_file, perplexities_in, write_model
 from elmo.pretraining.perplexity import HeldOut, Perplexity, Policy, perplexities, sum_losses
-from elmo.pretraining.plan import RunPlan, make_plan, remarks
 from elmo.pretraining.prefetch import prefetch
 from elmo.pretraining.replay import Replay, can_replay
 from elmo.pretraining.settings import TrainConfig
@@ -98,6 +98,21 @@ def _leave_group() -> None:
     """A process that ends with its group may abort (pytorch/pytorch#190489)."""
     if distributed.is_initialized():
         distributed.destroy_process_group()
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """The size of a run, which is counted and not configured."""
+
+    words: int
+    """The positions per epoch: tokens and sentence ends."""
+    words_a_step: int
+    steps: int
+
+    @property
+    def all_words(self) -> int:
+        """The positions that all steps read."""
+        return self.steps * self.words_a_step
 
 
 @dataclass(frozen=True)
@@ -187,6 +202,29 @@ def _prepare(
     return _Run(
         config, fingerprints, plan, vocabulary, origin, language_model, training, steps, reading, begin, measured_on
     )
+
+
+def make_plan(config: TrainConfig, counts: CorpusCounts) -> RunPlan:
+    """Computes the number of steps."""
+    words = counts.tokens + counts.sentences
+    a_step = config.streams * config.window * config.loop.accumulate
+    wanted = min(config.epochs * words, config.max_words or math.inf)
+    return RunPlan(words, a_step, max(1, math.ceil(wanted / a_step)))
+
+
+def remarks(plan: RunPlan, config: TrainConfig) -> Iterator[str]:
+    """Yields warnings before a run that cannot succeed: it has too little text, or its rate never reaches the peak."""
+    if plan.words < plan.words_a_step:
+        yield (
+            f"the text has {plan.words:,} words and sentence ends, fewer than the {plan.words_a_step:,} of one step; a"
+            " language model needs hundreds of thousands: name more files, or fine-tune a model (--init-from)"
+        )
+    warmup = config.optim.warmup_steps
+    if plan.steps < warmup:
+        yield (
+            f"the learning rate rises for {warmup:,} steps, but the run has {plan.steps:,}: use fewer streams, more"
+            " epochs or a smaller optim.warmup_steps"
+        )
 
 
 def _network(fabric: Fabric, config: TrainConfig, vocabulary: Vocabulary, init_from: str | None) -> LanguageModel:

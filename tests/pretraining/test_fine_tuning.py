@@ -20,8 +20,7 @@ from elmo.formats import Model, allennlp, native
 from elmo.model.bilm import BiLMConfig
 from elmo.model.char_cnn import CharCnnConfig
 from elmo.model.lstm import LstmConfig
-from elmo.pretraining.growth import growth_obstacle
-from elmo.pretraining.initial import begin_from, origin_of
+from elmo.pretraining.initial import begin_from, growth_obstacle, origin_of
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
 from elmo.text.characters import encode_words
 from elmo.text.vocabulary import SPECIAL, Vocabulary

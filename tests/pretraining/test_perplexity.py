@@ -14,8 +14,8 @@ from command import run
 from elmo.errors import InputError
 from elmo.formats import Model, content_hash, native
 from elmo.model.lm_head import LmHead
-from elmo.ops import packed_softmax
-from elmo.ops.packed_softmax import PackedSoftmax
+from elmo.ops import softmax
+from elmo.ops.softmax import PackedSoftmax
 from elmo.pretraining import perplexity
 from elmo.pretraining.perplexity import HeldOut, Perplexity, perplexities, perplexity_report, sum_losses
 
@@ -124,8 +124,8 @@ def test_network_that_has_diverged_has_infinite_perplexity():
 @pytest.mark.parametrize(("scale", "bias"), [(0.5, 2.0), (0.0, 0.0), (40.0, 1.0), (0.5, 60.0), (3.0, 300.0)])
 def test_packed_softmax_is_that_of_the_readable_one(monkeypatch, scale, bias):
     """Also where exponentials of logits or of biases leave float32: then the largest is subtracted first."""
-    monkeypatch.setattr(packed_softmax, "ROWS_AT_ONCE", 5)
-    monkeypatch.setattr(packed_softmax, "WORDS_AT_ONCE", 7)
+    monkeypatch.setattr(softmax, "ROWS_AT_ONCE", 5)
+    monkeypatch.setattr(softmax, "WORDS_AT_ONCE", 7)
     torch.manual_seed(5)
     head = LmHead(40, 8)
     with torch.no_grad():

@@ -15,8 +15,8 @@ from small_run import TINY, model_bytes, texts
 
 import elmo
 from elmo.pretraining import counting
-from elmo.pretraining.plan import RunPlan, remarks
 from elmo.pretraining.settings import TrainConfig
+from elmo.pretraining.train import RunPlan, remarks
 from elmo.training.optim import OptimConfig
 
 SETTINGS: dict[str, Any] = {
