@@ -24,20 +24,15 @@ def divide_checkpoint(saved: Sequence[Saved], rank: int, world: int) -> Saved:
     shares = sorted({place["share"] for position in positions for place in position.get("shares", [])})
     if not shares:
         position = _position(positions, own, rank, world)
-    else:
-        position = _shared(positions, len(shares), wholes[0].shape[-2] // len(shares), rank, world)
+    else:  # as from `SharedReader.position`
+        places, streams = [], wholes[0].shape[-2] // len(shares)
+        for share, part, parts in own_shares(rank, world, len(shares)):
+            before = [place for each in positions for place in each["shares"] if place["share"] == share]
+            places.append(_position(before, own_range(streams, part, parts), part, parts))
+        position = {"shares": places, "tokens": sum(place["tokens"] for place in places)}
     return [whole[..., own.start : own.stop, :].contiguous() for whole in wholes], RankProgress(
         last.step, position, losses
     )
-
-
-def _shared(positions: Sequence[dict[str, Any]], shares: int, streams: int, rank: int, world: int) -> dict[str, Any]:
-    """As from `SharedReader.position`; a share has `streams` streams."""
-    places = []
-    for share, part, parts in own_shares(rank, world, shares):
-        before = [place for position in positions for place in position["shares"] if place["share"] == share]
-        places.append(_position(before, own_range(streams, part, parts), part, parts))
-    return {"shares": places, "tokens": sum(place["tokens"] for place in places)}
 
 
 def _position(positions: Sequence[dict[str, Any]], own: range, rank: int, world: int) -> dict[str, Any]:

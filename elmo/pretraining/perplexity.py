@@ -69,18 +69,12 @@ class Perplexity:
 
     def summary(self) -> dict[str, Any]:
         """Returns the numbers to report."""
-        both = [self.perplexity(d) for d in range(2)]
-        known = [self.perplexity(d, known=True) for d in range(2)]
-        return {
-            "forward": both[0],
-            "backward": both[1],
-            "mean": sum(both) / 2,
-            "forward_known": known[0],
-            "backward_known": known[1],
-            "mean_known": sum(known) / 2,
-            "tokens": self.tokens,
-            "unknown_rate": self.unknown[0] / self.tokens if self.tokens else math.nan,
-        }
+        numbers: dict[str, Any] = {}
+        for name, known in (("", False), ("_known", True)):
+            forward, backward = (self.perplexity(d, known) for d in range(2))
+            numbers |= {f"forward{name}": forward, f"backward{name}": backward, f"mean{name}": (forward + backward) / 2}
+        rate = self.unknown[0] / self.tokens if self.tokens else math.nan
+        return numbers | {"tokens": self.tokens, "unknown_rate": rate}
 
 
 @dataclass(frozen=True)
@@ -180,12 +174,11 @@ def _window_sums(
 
 def perplexities(sums: Tensor) -> dict[Policy, Perplexity]:
     """Turns the sums of `sum_losses` into perplexities."""
-    return {policy: _perplexity(own) for policy, own in zip(POLICIES, sums.tolist(), strict=True)}
-
-
-def _perplexity(sums: list[list[float]]) -> Perplexity:
-    (tokens, unknown_f, all_f, known_f), (_, unknown_b, all_b, known_b) = sums
-    return Perplexity(int(tokens), (int(unknown_f), int(unknown_b)), (all_f, all_b), (known_f, known_b))
+    found: dict[Policy, Perplexity] = {}
+    for policy, ((tokens, *forward), (_, *backward)) in zip(POLICIES, sums.tolist(), strict=True):
+        unknown, every, known = zip(forward, backward, strict=True)
+        found[policy] = Perplexity(int(tokens), (int(unknown[0]), int(unknown[1])), every, known)
+    return found
 
 
 def check_softmax(model: Model) -> None:

@@ -146,13 +146,8 @@ def _meet_again(kind: str, wait: timedelta) -> None:
     attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     if attempt:
         store, rank, world = next(rendezvous("env://", timeout=wait))
-        distributed.init_process_group(
-            kind,
-            store=distributed.distributed_c10d.PrefixStore(f"attempt {attempt}", store),
-            rank=rank,
-            world_size=world,
-            timeout=wait,
-        )
+        store = distributed.distributed_c10d.PrefixStore(f"attempt {attempt}", store)
+        distributed.init_process_group(kind, store=store, rank=rank, world_size=world, timeout=wait)
 
 
 @contextmanager
