@@ -139,10 +139,8 @@ def check_numbers(config: TrainConfig) -> None:
     configs.check_range(optim, numbers, 0, where="optim.")
     configs.check_range(optim, ("betas",), 0, 1, "optim.")
     configs.check_range(objective, ("dropout",), 0, 1, "objective.")
-    shares = {"objective.reset_probability": objective.reset_probability}
-    for name, number in (shares | {"optim.decay": optim.decay, "optim.lowest": optim.lowest}).items():
-        if not 0 <= number <= 1:
-            raise InputError(f"{name} is {number}; a number from 0 to 1 is expected")
+    configs.check_sizes(objective, ("reset_probability",), "objective.", least=0, most=1)
+    configs.check_sizes(optim, ("decay", "lowest"), "optim.", least=0, most=1)
     if config.streams % (config.devices * config.nodes):
         raise InputError(
             f"streams is {config.streams}; a multiple of {config.devices * config.nodes} processes is expected"
