@@ -35,71 +35,82 @@ def add_verb(verbs: Any, name: str, run: Callable[..., None] | None, text: str, 
     return parser
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
+DEVICE = "--device DEVICE", "cpu, cuda, cuda:1 ... (default: cpu)", "cpu"
+ANY_DEVICE = "--device DEVICE", "cpu, cuda, cuda:1 ... (default: a GPU if there is one)"
+PRECISIONS = "--precision float32|bfloat16|int8|int8-weights"
+WEIGHTS = "--weights FILE", "the weights, if the model is an options file"
+Option = tuple[str, str] | tuple[str, str, Any] | Callable[[Any], None]
+"""An option: its form, its help and, if it has one, its default; or a function that adds some."""
+
+
+def add_options(parser: Any, *options: Option) -> None:
+    """Adds options to a parser or a group, in the form that the help shows.
+
+    A form is "--quiet", "--to native|allennlp" or "--memory SIZE"; "..." means that it may be repeated. N is a whole
+    number and S a number of seconds; other values have the type of the default, or are text.
+    """
+    for option in options:
+        if callable(option):
+            option(parser)
+            continue
+        form, about, *rest = option
+        flag, _, value = form.partition(" ")
+        default = rest[0] if rest else None
+        if not value:
+            parser.add_argument(flag, action="store_true", help=about)
+        elif "|" in value:
+            parser.add_argument(flag, choices=value.split("|"), default=default, help=about)
+        elif value.endswith("..."):
+            parser.add_argument(flag, action="append", default=default, metavar=value[:-3], help=about)
+        else:
+            kind = {"N": int, "S": float}.get(value, type(default) if isinstance(default, int | float) else None)
+            parser.add_argument(flag, type=kind, default=default, metavar=value, help=about)
+
+
+def add_model(parser: Any) -> None:
     """Adds --model."""
-    parser.add_argument("--model", default="default", help=MODEL_HELP)
+    add_options(parser, ("--model MODEL", MODEL_HELP, "default"))
 
 
-def add_device(parser: argparse.ArgumentParser, default: str | None = "cpu") -> None:
-    """Adds --device; the default None is a GPU if there is one."""
-    named = "a GPU if there is one" if default is None else default
-    parser.add_argument("--device", default=default, help=f"cpu, cuda, cuda:1 ... (default: {named})")
-
-
-def add_overwrite(parser: argparse.ArgumentParser, what: str = "output") -> None:
+def add_overwrite(parser: Any, what: str = "output") -> None:
     """Adds --overwrite, for verbs that write `what`."""
-    parser.add_argument("--overwrite", action="store_true", help=f"replace the {what} if it exists")
+    add_options(parser, ("--overwrite", f"replace the {what} if it exists"))
 
 
-def add_quiet(parser: argparse.ArgumentParser) -> None:
+def add_quiet(parser: Any) -> None:
     """Adds --quiet, for verbs that show progress."""
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    add_options(parser, ("--quiet", "show no progress"))
 
 
-def add_strict(parser: argparse.ArgumentParser) -> None:
+def add_strict(parser: Any) -> None:
     """Adds --strict, for verbs that read other people's files."""
-    parser.add_argument(
-        "--strict", action="store_true", help="refuse files that break their format, instead of warning"
-    )
+    add_options(parser, ("--strict", "refuse files that break their format, instead of warning"))
 
 
-def add_weights(parser: argparse.ArgumentParser) -> None:
-    """Adds --weights, for models given as an options file and a weights file."""
-    parser.add_argument("--weights", metavar="FILE", help="the weights, if the model is an options file")
-
-
-def add_input(parser: argparse.ArgumentParser) -> None:
+def add_input(parser: Any) -> None:
     """Adds the inputs and the flags that say how to read them; the last of the inputs may be the output."""
-    parser.add_argument(
-        "input",
-        nargs="+",
-        metavar="FILE",
-        help="text, .conllu or .fasta (also .gz, .xz, .bz2), or - for standard input; last, the output",
-    )
-    parser.add_argument(
-        "--kind", choices=["text", "conllu", "fasta"], help="format of the input (default: by its name)"
-    )
-    add_reading(parser)
+    files = "text, .conllu or .fasta (also .gz, .xz, .bz2), or - for standard input; last, the output"
+    parser.add_argument("input", nargs="+", metavar="FILE", help=files)
+    add_options(parser, ("--kind text|conllu|fasta", "format of the input (default: by its name)"), add_reading)
 
 
-def add_reading(parser: argparse.ArgumentParser) -> None:
+def add_reading(parser: Any) -> None:
     """Adds the flags that say how a file of text is read."""
-    add_strict(parser)
-    add_splitting(parser)
+    add_options(parser, add_strict, add_splitting)
 
 
-def add_splitting(parser: argparse.ArgumentParser) -> None:
+def add_splitting(parser: Any) -> None:
     """Adds the flags that say what a sentence is; without them, the model's own settings say it."""
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--lines", action="store_true", help="a line of text is one sentence, with the model's tokens")
-    which.add_argument(
-        "--pretokenized", action="store_true", help="a line of text is one sentence, its tokens separated by whitespace"
+    add_options(
+        parser.add_mutually_exclusive_group(),
+        ("--lines", "a line of text is one sentence, with the model's tokens"),
+        ("--pretokenized", "a line of text is one sentence, its tokens separated by whitespace"),
     )
 
 
-def add_output(parser: argparse.ArgumentParser, text: str) -> None:
+def add_output(parser: Any, text: str) -> None:
     """Adds --output, which may also be the last of the positional arguments."""
-    parser.add_argument("--output", metavar="PATH", help=f"{text} (or name it last, without --output)")
+    add_options(parser, ("--output PATH", f"{text} (or name it last, without --output)"))
 
 
 def take_output(arguments: argparse.Namespace, most: int | None = None) -> None:
@@ -151,9 +162,9 @@ def is_first_process() -> bool:
     return not rank.isdecimal() or int(rank) == 0
 
 
-def add_jobs(parser: argparse.ArgumentParser) -> None:
+def add_jobs(parser: Any) -> None:
     """Adds --jobs, for verbs that run a queue."""
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs in parallel; they share the cores")
+    add_options(parser, ("--jobs N", "runs in parallel; they share the cores", 1))
 
 
 def check_processes(flag: str, value: int) -> None:

@@ -14,13 +14,8 @@ PUBLISHED = "pull"
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verb of this file."""
-    completion = add_verb(
-        verbs,
-        "completion",
-        completion_verb,
-        "print a script that completes commands in your shell",
-        "elmo completion bash > ~/.elmo-completion",
-    )
+    about = "print a script that completes commands in your shell"
+    completion = add_verb(verbs, "completion", completion_verb, about, "elmo completion bash > ~/.elmo-completion")
     completion.add_argument("shell", choices=["bash", "zsh"], help="your shell")
 
 

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from elmo.cli.arguments import (
+    ANY_DEVICE,
     LAYERS_HELP,
-    add_device,
+    PRECISIONS,
+    WEIGHTS,
     add_input,
     add_model,
+    add_options,
     add_output,
     add_overwrite,
     add_quiet,
     add_verb,
-    add_weights,
     check_processes,
     check_splitting,
     take_output,
@@ -26,123 +28,86 @@ from elmo.errors import InputError, check_whole
 from elmo.terminal import Counter
 
 GROUP = "text to vectors"
+STATES_HELP = (
+    "LSTM state before a sentence: reset is zero; echo, carry and warm have read the same sentence, the previous ones,"
+    " or a neutral text"
+)
 
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
-    _add_embed(verbs)
-    _add_allennlp(verbs)
-    _add_types(verbs)
-
-
-def _add_embed(verbs: Any) -> None:
-    embed = add_verb(
-        verbs,
-        "embed",
-        embed_verb,
-        "write the vectors of a text, sentence by sentence, or of a corpus",
-        "elmo embed text.txt vectors.hdf5 --layers average",
-    )
+    about = "write the vectors of a text, sentence by sentence, or of a corpus"
+    embed = add_verb(verbs, "embed", embed_verb, about, "elmo embed text.txt vectors.hdf5 --layers average")
     add_input(embed)
     add_output(embed, "a .hdf5, .npz, .parquet or .safetensors file; with --engine, a folder")
-    add_model(embed)
-    add_weights(embed)
-    embed.add_argument("--layers", default="all", help=f"{LAYERS_HELP} (default: all)")
-    embed.add_argument("--pool", choices=["mean", "max", "sum"], help="pool the tokens of a row into one vector")
-    embed.add_argument(
-        "--rows", metavar="FILE", help="also write each row's line, text, tokens and characters as JSON lines"
+    add_options(
+        embed,
+        add_model,
+        WEIGHTS,
+        ("--layers LAYERS", f"{LAYERS_HELP} (default: all)", "all"),
+        ("--pool mean|max|sum", "pool the tokens of a row into one vector"),
+        ("--rows FILE", "also write each row's line, text, tokens and characters as JSON lines"),
+        ("--resume", "keep finished rows, and continue an interrupted run"),
+        ("--dtype float32|float16", "type of the numbers (default: float32)", "float32"),
+        ("--state reset|echo|carry|warm", STATES_HELP, "reset"),
+        ("--batch-size N", "sentences per batch with --state carry (default: 32)"),
+        ("--memory SIZE", "limit for vectors in progress, without the model (default: 160MB, on a GPU 1GB)"),
+        ("--batch-tokens N", "tokens read at once (default: from --memory)"),
+        ANY_DEVICE,
+        (PRECISIONS, "precision of matrix products; int8-weights is the fastest for one sentence", "float32"),
+        add_overwrite,
+        add_quiet,
     )
-    embed.add_argument("--resume", action="store_true", help="keep finished rows, and continue an interrupted run")
-    embed.add_argument(
-        "--dtype", choices=["float32", "float16"], default="float32", help="type of the numbers (default: float32)"
+    add_options(
+        embed.add_argument_group(
+            "corpora", "Text and Parquet files into a folder, part by part; repeat the command to resume."
+        ),
+        ("--engine local|ray", "this process, or workers on a Ray cluster"),
+        ("--workers N", "workers of ray (default: as many as fit)"),
+        ("--threads N", "processors per worker (default: 1; local: all)"),
+        ("--part-rows N", "rows per part (default: 10000)"),
+        ("--column NAME", "Parquet column of texts or tokens (default: text, else tokens)"),
+        ("--id-column NAME", "Parquet column of ids (default: file and row number)"),
     )
-    embed.add_argument(
-        "--state",
-        choices=["reset", "echo", "carry", "warm"],
-        default="reset",
-        help="LSTM state before a sentence: reset is zero; echo, carry and warm have read the same sentence, the"
-        " previous ones, or a neutral text",
-    )
-    embed.add_argument(
-        "--batch-size", type=int, metavar="N", help="sentences per batch with --state carry (default: 32)"
-    )
-    embed.add_argument(
-        "--memory",
-        metavar="SIZE",
-        help="limit for vectors in progress, without the model (default: 160MB, on a GPU 1GB)",
-    )
-    embed.add_argument("--batch-tokens", type=int, metavar="N", help="tokens read at once (default: from --memory)")
-    add_device(embed, None)
-    embed.add_argument(
-        "--precision",
-        choices=["float32", "bfloat16", "int8", "int8-weights"],
-        default="float32",
-        help="precision of matrix products; int8-weights is the fastest for one sentence",
-    )
-    add_overwrite(embed)
-    add_quiet(embed)
-    corpus = embed.add_argument_group(
-        "corpora", "Text and Parquet files into a folder, part by part; repeat the command to resume."
-    )
-    corpus.add_argument("--engine", choices=["local", "ray"], help="this process, or workers on a Ray cluster")
-    corpus.add_argument("--workers", type=int, metavar="N", help="workers of ray (default: as many as fit)")
-    corpus.add_argument("--threads", type=int, metavar="N", help="processors per worker (default: 1; local: all)")
-    corpus.add_argument("--part-rows", type=int, metavar="N", help="rows per part (default: 10000)")
-    corpus.add_argument(
-        "--column", metavar="NAME", help="Parquet column of texts or tokens (default: text, else tokens)"
-    )
-    corpus.add_argument("--id-column", metavar="NAME", help="Parquet column of ids (default: file and row number)")
 
-
-def _add_allennlp(verbs: Any) -> None:
-    allennlp = add_verb(
-        verbs,
-        "allennlp",
-        allennlp_verb,
-        "embed with the flags and the output layout of `allennlp elmo`",
-        "elmo allennlp sentences.txt vectors.hdf5 --all",
-    )
+    about = "embed with the flags and the output layout of `allennlp elmo`"
+    allennlp = add_verb(verbs, "allennlp", allennlp_verb, about, "elmo allennlp sentences.txt vectors.hdf5 --all")
     allennlp.add_argument("input", help="text, one sentence per line, tokens separated by whitespace")
     allennlp.add_argument("output", help="the HDF5 file to write")
     which = allennlp.add_mutually_exclusive_group(required=True)
     for choice, said in (("all", "all layers"), ("top", "the top layer"), ("average", "the mean of all layers")):
         which.add_argument(f"--{choice}", dest="layers", action="store_const", const=choice, help=said)
-    allennlp.add_argument(
-        "--options-file", metavar="FILE", help="the model's options (default: the pulled original model's)"
+    add_options(
+        allennlp,
+        ("--options-file FILE", "the model's options (default: the pulled original model's)"),
+        ("--weight-file FILE", "the model's weights (default: the pulled original model's)"),
+        ("--batch-size N", "sentences read ahead", 64),
+        ("--cuda-device N", "GPU number (default: the CPU)", -1),
+        ("--forget-sentences", "write no sentence_to_index"),
+        ("--use-sentence-keys", "name datasets by line, not number"),
+        ("--state reset|carry", "carry does what AllenNLP did", "reset"),
+        # These flags are accepted because scripts pass them; they have no effect.
+        ("--vocab-path PATH", argparse.SUPPRESS),
+        ("--include-package NAME", argparse.SUPPRESS),
+        ("--file-friendly-logging", argparse.SUPPRESS),
+        add_overwrite,
+        add_quiet,
     )
-    allennlp.add_argument(
-        "--weight-file", metavar="FILE", help="the model's weights (default: the pulled original model's)"
-    )
-    allennlp.add_argument("--batch-size", type=int, default=64, metavar="N", help="sentences read ahead")
-    allennlp.add_argument("--cuda-device", type=int, default=-1, metavar="N", help="GPU number (default: the CPU)")
-    allennlp.add_argument("--forget-sentences", action="store_true", help="write no sentence_to_index")
-    allennlp.add_argument("--use-sentence-keys", action="store_true", help="name datasets by line, not number")
-    allennlp.add_argument("--state", choices=["reset", "carry"], default="reset", help="carry does what AllenNLP did")
-    # These flags are accepted because scripts pass them; they have no effect.
-    for flag in ("--vocab-path", "--include-package"):
-        allennlp.add_argument(flag, help=argparse.SUPPRESS)
-    allennlp.add_argument("--file-friendly-logging", action="store_true", help=argparse.SUPPRESS)
-    add_overwrite(allennlp)
-    add_quiet(allennlp)
 
-
-def _add_types(verbs: Any) -> None:
-    types = add_verb(
-        verbs,
-        "types",
-        types_verb,
-        "write one vector per distinct word, the mean of its occurrences",
-        "elmo types text.txt words.txt",
-    )
+    about = "write one vector per distinct word, the mean of its occurrences"
+    types = add_verb(verbs, "types", types_verb, about, "elmo types text.txt words.txt")
     add_input(types)
     add_output(types, "a text file in word2vec's format")
-    add_model(types)
-    types.add_argument("--layers", default="average", help=LAYERS_HELP.replace("all, ", "") + " (default: average)")
-    types.add_argument("--min-count", type=int, default=1, metavar="N", help="omit words that occur less often")
-    types.add_argument("--lowercase", action="store_true", help="merge words that differ only in case")
-    add_device(types, None)
-    add_overwrite(types)
-    add_quiet(types)
+    add_options(
+        types,
+        add_model,
+        ("--layers LAYERS", LAYERS_HELP.replace("all, ", "") + " (default: average)", "average"),
+        ("--min-count N", "omit words that occur less often", 1),
+        ("--lowercase", "merge words that differ only in case"),
+        ANY_DEVICE,
+        add_overwrite,
+        add_quiet,
+    )
 
 
 def embed_verb(arguments: argparse.Namespace) -> None:

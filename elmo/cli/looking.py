@@ -7,9 +7,10 @@ from typing import Any
 
 from elmo.cli.arguments import (
     DEMO_TEXT,
+    DEVICE,
     MODEL_HELP,
-    add_device,
     add_model,
+    add_options,
     add_overwrite,
     add_reading,
     add_verb,
@@ -27,26 +28,20 @@ SENSES = DEMO_TEXT.with_name("senses.tsv")
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
-    bench = add_verb(
-        verbs,
-        "bench",
-        bench_verb,
-        "measure a model's speed on this machine, next to the machine's limit",
-        "elmo bench run/model",
-    )
+    about = "measure a model's speed on this machine, next to the machine's limit"
+    bench = add_verb(verbs, "bench", bench_verb, about, "elmo bench run/model")
     bench.add_argument("model", nargs="?", default="default", help=MODEL_HELP)
-    bench.add_argument("--text", default=str(DEMO_TEXT), help="the text to embed (default: the demo's text)")
-    add_reading(bench)
-    bench.add_argument(
-        "--max-words", type=int, default=4000, metavar="N", help="words to read, at most (default: 4000)"
+    add_options(
+        bench,
+        ("--text TEXT", "the text to embed (default: the demo's text)", str(DEMO_TEXT)),
+        add_reading,
+        ("--max-words N", "words to read, at most (default: 4000)", 4000),
+        DEVICE,
+        ("--json", "print JSON"),
     )
-    add_device(bench)
-    bench.add_argument("--json", action="store_true", help="print JSON")
-
     demo = add_verb(verbs, "demo", demo_verb, "show a model at work on a small text", "elmo demo")
-    demo.add_argument("--output", metavar="FILE", help="also write the vectors (.hdf5, .npz, .parquet or .safetensors)")
-    add_overwrite(demo)
-    add_model(demo)
+    output = "--output FILE", "also write the vectors (.hdf5, .npz, .parquet or .safetensors)"
+    add_options(demo, output, add_overwrite, add_model)
 
 
 def bench_verb(arguments: argparse.Namespace) -> None:

@@ -11,11 +11,12 @@ from typing import Any, get_args
 from elmo import config
 from elmo.cli.arguments import (
     MODEL_HELP,
+    WEIGHTS,
+    add_options,
     add_output,
     add_overwrite,
     add_quiet,
     add_verb,
-    add_weights,
     print_json,
     take_output,
 )
@@ -27,85 +28,53 @@ GROUP = "models"
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
-    _add_info(verbs)
-    _add_convert(verbs)
-    _add_models(verbs)
-    _add_pull(verbs)
-    _add_push(verbs)
-
-
-def _add_info(verbs: Any) -> None:
     info = add_verb(verbs, "info", info_verb, "describe a model from its headers alone", "elmo info run/model")
     info.add_argument("model", nargs="?", default="default", help=MODEL_HELP)
-    add_weights(info)
-    info.add_argument(
-        "--check",
-        action="store_true",
-        help="also check that all weights are finite, and try out the products of this CPU",
+    add_options(
+        info,
+        WEIGHTS,
+        ("--check", "also check that all weights are finite, and try out the products of this CPU"),
+        ("--json", "print JSON"),
     )
-    info.add_argument("--json", action="store_true", help="print JSON")
 
-
-def _add_convert(verbs: Any) -> None:
-    convert = add_verb(
-        verbs, "convert", convert_verb, "write a model in another format", "elmo convert options_folder/ native_folder/"
-    )
+    about, example = "write a model in another format", "elmo convert options_folder/ native_folder/"
+    convert = add_verb(verbs, "convert", convert_verb, about, example)
     convert.add_argument("input", nargs="+", metavar="MODEL", help="a model's folder, file or name; last, the output")
     add_output(convert, "the folder to write")
-    add_weights(convert)
-    convert.add_argument(
-        "--to",
-        choices=["native", "allennlp"],
-        help="format to write (default: native; allennlp for a native source without --store)",
+    add_options(
+        convert,
+        WEIGHTS,
+        ("--to native|allennlp", "format to write (default: native; allennlp for a native source without --store)"),
+        ("--store float32|float16|int8", "how native weights are stored (default: float32)"),
+        ("--card FILE", "a JSON object to add to the model's card: license, name, examples of its page"),
+        add_overwrite,
+        add_quiet,
     )
-    convert.add_argument(
-        "--store", choices=["float32", "float16", "int8"], help="how native weights are stored (default: float32)"
-    )
-    convert.add_argument(
-        "--card", metavar="FILE", help="a JSON object to add to the model's card: license, name, examples of its page"
-    )
-    add_overwrite(convert)
-    add_quiet(convert)
 
-
-def _add_models(verbs: Any) -> None:
-    models = add_verb(
-        verbs, "models", models_verb, "list the packaged, installed and published models", "elmo models norwegian"
-    )
+    about = "list the packaged, installed and published models"
+    models = add_verb(verbs, "models", models_verb, about, "elmo models norwegian")
     models.add_argument("words", nargs="*", metavar="WORD", help="list only models whose row has all of these words")
-    models.add_argument("--json", action="store_true", help="print JSON, with addresses, licences and their sources")
+    add_options(models, ("--json", "print JSON, with addresses, licences and their sources"))
 
-
-def _add_pull(verbs: Any) -> None:
-    pull = add_verb(
-        verbs,
-        "pull",
-        pull_verb,
-        "download a published model to the cache, or resume the download",
-        "elmo pull original",
-    )
-    pull.add_argument(
-        "names", nargs="+", metavar="NAME", help="a name from elmo models, or user/name on the Hugging Face Hub"
-    )
+    about = "download a published model to the cache, or resume the download"
+    pull = add_verb(verbs, "pull", pull_verb, about, "elmo pull original")
+    names = "a name from elmo models, or user/name on the Hugging Face Hub"
+    pull.add_argument("names", nargs="+", metavar="NAME", help=names)
     add_quiet(pull)
 
-
-def _add_push(verbs: Any) -> None:
-    push = add_verb(
-        verbs,
-        "push",
-        push_verb,
-        "upload a model to the Hugging Face Hub, with a card from its own record",
-        "elmo push run/ user/name --dry-run",
-    )
+    about = "upload a model to the Hugging Face Hub, with a card from its own record"
+    push = add_verb(verbs, "push", push_verb, about, "elmo push run/ user/name --dry-run")
     push.add_argument("model", help="a model's folder, file or name")
     push.add_argument("repository", metavar="USER/NAME", help="created if it does not exist")
-    push.add_argument("--dry-run", action="store_true", help="show what would be uploaded; needs no network")
-    push.add_argument("--license", metavar="ID", help="the Hub's name for the licence, such as cc-by-sa-4.0")
-    push.add_argument("--language", metavar="CODE", help="ISO code (default: the tokenizer's language)")
-    push.add_argument("--private", action="store_true", help="make a new repository private")
-    push.add_argument("--message", metavar="TEXT", help="commit message")
-    add_quiet(push)
+    add_options(
+        push,
+        ("--dry-run", "show what would be uploaded; needs no network"),
+        ("--license ID", "the Hub's name for the licence, such as cc-by-sa-4.0"),
+        ("--language CODE", "ISO code (default: the tokenizer's language)"),
+        ("--private", "make a new repository private"),
+        ("--message TEXT", "commit message"),
+        add_quiet,
+    )
 
 
 def info_verb(arguments: argparse.Namespace) -> None:

@@ -9,6 +9,7 @@ from elmo.cli.arguments import (
     DEMO_TEXT,
     MODEL_HELP,
     add_model,
+    add_options,
     add_output,
     add_overwrite,
     add_quiet,
@@ -27,82 +28,45 @@ GROUP = "similar uses"
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
-    _add_neighbors(verbs)
-    _add_index(verbs)
-
-
-def _add_neighbors(verbs: Any) -> None:
-    neighbors = add_verb(
-        verbs,
-        "neighbors",
-        neighbors_verb,
-        "find similar uses of a word, at a layer",
-        "elmo neighbors play --text text.txt",
-    )
+    about = "find similar uses of a word, at a layer"
+    neighbors = add_verb(verbs, "neighbors", neighbors_verb, about, "elmo neighbors play --text text.txt")
     neighbors.add_argument("word", help="a word, or a sentence that contains --word")
     neighbors.add_argument("--word", dest="query", metavar="WORD", help="the word of the sentence to look up")
-    neighbors.add_argument("--text", help="text to search, or .conllu, .fasta (default: the demo's)")
-    neighbors.add_argument("--index", metavar="FOLDER", help="search this output of elmo index instead")
-    neighbors.add_argument("--model", help=MODEL_HELP.replace(")", ", or the index's)"))
-    neighbors.add_argument(
-        "--layer",
-        type=int,
-        default=-1,
-        help="0 is the word without context, -1 the top layer (default), or the index's highest",
-    )
-    neighbors.add_argument("-k", type=int, default=3, metavar="N", help="neighbours per query (default: 3)")
-    neighbors.add_argument("--any-word", action="store_true", help="search all words, not only the same word")
-    neighbors.add_argument(
-        "--queries",
-        type=int,
-        default=20,
-        metavar="N",
-        help="most occurrences to use, evenly over the text (default: 20)",
-    )
-    neighbors.add_argument("--exact", action="store_true", help="compare with every candidate in the index")
-    neighbors.add_argument(
-        "--vectors", metavar="FILE", help="static vectors in GloVe's text format: also show their nearest words"
-    )
-    neighbors.add_argument(
-        "--state", choices=["reset", "echo"], help="echo reads every sentence twice (default: reset, or the index's)"
-    )
-    neighbors.add_argument(
-        "--figure", metavar="FILE", help="draw the queries in the plane of their vectors: .svg, .png or .pdf"
+    add_options(
+        neighbors,
+        ("--text TEXT", "text to search, or .conllu, .fasta (default: the demo's)"),
+        ("--index FOLDER", "search this output of elmo index instead"),
+        ("--model MODEL", MODEL_HELP.replace(")", ", or the index's)")),
+        ("--layer LAYER", "0 is the word without context, -1 the top layer (default), or the index's highest", -1),
+        ("-k N", "neighbours per query (default: 3)", 3),
+        ("--any-word", "search all words, not only the same word"),
+        ("--queries N", "most occurrences to use, evenly over the text (default: 20)", 20),
+        ("--exact", "compare with every candidate in the index"),
+        ("--vectors FILE", "static vectors in GloVe's text format: also show their nearest words"),
+        ("--state reset|echo", "echo reads every sentence twice (default: reset, or the index's)"),
+        ("--figure FILE", "draw the queries in the plane of their vectors: .svg, .png or .pdf"),
     )
     add_overwrite(neighbors, "figure")
-    add_reading(neighbors)
-    neighbors.add_argument("--json", action="store_true", help="print JSON lines")
-    add_quiet(neighbors)
+    add_options(neighbors, add_reading, ("--json", "print JSON lines"), add_quiet)
 
-
-def _add_index(verbs: Any) -> None:
-    index = add_verb(
-        verbs,
-        "index",
-        index_verb,
-        "store the vectors of a text on disk, for elmo neighbors --index",
-        "elmo index 'corpus/*.txt' --output index/",
-    )
-    index.add_argument(
-        "input",
-        nargs="+",
-        metavar="FILE",
-        help="texts, .conllu or .fasta (also .gz, .xz, .bz2), or patterns such as 'corpus/*.txt'; last, the output",
-    )
+    about = "store the vectors of a text on disk, for elmo neighbors --index"
+    index = add_verb(verbs, "index", index_verb, about, "elmo index 'corpus/*.txt' --output index/")
+    texts = "texts, .conllu or .fasta (also .gz, .xz, .bz2), or patterns such as 'corpus/*.txt'; last, the output"
+    index.add_argument("input", nargs="+", metavar="FILE", help=texts)
     add_output(index, "folder of the index")
     add_model(index)
-    index.add_argument(
-        "--layer", type=int, nargs="+", default=[-1], metavar="N", help="layers to store (default: the top)"
+    layers = "layers to store (default: the top)"
+    index.add_argument("--layer", type=int, nargs="+", default=[-1], metavar="N", help=layers)
+    add_options(
+        index,
+        ("--dtype float16|float32", "type of the stored numbers", "float16"),
+        ("--state reset|echo", "echo reads every sentence twice", "reset"),
+        ("--max-words N", "words to read, at most; the last sentence is finished"),
+        add_reading,
+        ("--resume", "continue an interrupted build"),
+        add_overwrite,
+        add_quiet,
     )
-    index.add_argument("--dtype", choices=["float16", "float32"], default="float16", help="type of the stored numbers")
-    index.add_argument("--state", choices=["reset", "echo"], default="reset", help="echo reads every sentence twice")
-    index.add_argument(
-        "--max-words", type=int, dest="limit", metavar="N", help="words to read, at most; the last sentence is finished"
-    )
-    add_reading(index)
-    index.add_argument("--resume", action="store_true", help="continue an interrupted build")
-    add_overwrite(index)
-    add_quiet(index)
 
 
 def index_verb(arguments: argparse.Namespace) -> None:
@@ -115,8 +79,8 @@ def index_verb(arguments: argparse.Namespace) -> None:
     from elmo.text.tokenizer import WHITESPACE
 
     take_output(arguments)
-    if arguments.limit is not None:
-        check_whole("--max-words", arguments.limit)
+    if arguments.max_words is not None:
+        check_whole("--max-words", arguments.max_words)
     paths, output = corpus.expand_patterns(arguments.input), Path(arguments.output)
     check_output(output, arguments.overwrite, index.FILES, (*paths, *formats.files_of(arguments.model)))
     kinds = set(map(kind_of, paths))
@@ -131,7 +95,7 @@ def index_verb(arguments: argparse.Namespace) -> None:
         index.layers_of(embedder, arguments.layer),
         tokenizer.config,
         arguments.dtype,
-        arguments.limit,
+        arguments.max_words,
         arguments.state,
     )
     records = CorpusRecords(paths, tokenizer)
@@ -142,7 +106,7 @@ def index_verb(arguments: argparse.Namespace) -> None:
             if total is None:  # nothing is read yet
                 counter.begin(done)
             else:
-                counter.update(done, total if arguments.limit is None else max(done, min(total, arguments.limit)))
+                counter.update(done, min(total, max(done, arguments.max_words or total)))
 
         done = index.build_index(
             embedder, records, output, record, arguments.resume, arguments.overwrite, follow, counter.waiting

@@ -8,8 +8,9 @@ from typing import Any
 
 from elmo import config
 from elmo.cli.arguments import (
-    add_device,
+    DEVICE,
     add_model,
+    add_options,
     add_quiet,
     add_reading,
     add_splitting,
@@ -35,78 +36,54 @@ GROUP = "a language model"
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
-    _add_train(verbs)
-    _add_questions(verbs)
-
-
-def _add_train(verbs: Any) -> None:
-    train = add_verb(
-        verbs,
-        "train",
-        train_verb,
-        "pretrain a biLM on plain text, from raw files to a model",
-        "elmo train --train 'corpus/*.txt' --heldout held.txt --output run/ epochs=3",
-    )
+    about = "pretrain a biLM on plain text, from raw files to a model"
+    example = "elmo train --train 'corpus/*.txt' --heldout held.txt --output run/ epochs=3"
+    train = add_verb(verbs, "train", train_verb, about, example)
     add_settings(train, lambda: ("elmo.pretraining.settings", "TrainConfig"), example="optim.lr=1e-3")
-    train.add_argument("--train", action="append", metavar="TEXT", help="text files or a pattern; may be repeated")
-    train.add_argument("--heldout", action="append", metavar="TEXT", help="text to measure perplexity on")
-    train.add_argument("--output", metavar="FOLDER", help="folder of the run; the model is FOLDER/model")
-    train.add_argument("--init-from", metavar="MODEL", help="start from a model's weights (fine-tuning)")
-    train.add_argument(
-        "--vocab", choices=["keep", "replace", "extend"], help="what to do with that model's vocabulary (default: keep)"
+    add_options(
+        train,
+        ("--train TEXT...", "text files or a pattern; may be repeated"),
+        ("--heldout TEXT...", "text to measure perplexity on"),
+        ("--output FOLDER", "folder of the run; the model is FOLDER/model"),
+        ("--init-from MODEL", "start from a model's weights (fine-tuning)"),
+        ("--vocab keep|replace|extend", "what to do with that model's vocabulary (default: keep)"),
+        add_reading,
+        ("--resume", "continue the run in FOLDER exactly; under torchrun, start it if there is none"),
+        ("--dry-run", "only print parameters, steps, memory and hours"),
+        add_quiet,
     )
-    add_reading(train)
-    resume = "continue the run in FOLDER exactly; under torchrun, start it if there is none"
-    train.add_argument("--resume", action="store_true", help=resume)
-    train.add_argument("--dry-run", action="store_true", help="only print parameters, steps, memory and hours")
-    add_quiet(train)
 
-
-def _add_questions(verbs: Any) -> None:
-    """Adds the verbs that need a model's softmax."""
-    perplexity = add_verb(
-        verbs,
-        "perplexity",
-        perplexity_verb,
-        "measure full-softmax perplexity, in both directions",
-        "elmo perplexity text.txt --model run/model",
-    )
+    about = "measure full-softmax perplexity, in both directions"
+    perplexity = add_verb(verbs, "perplexity", perplexity_verb, about, "elmo perplexity text.txt --model run/model")
     perplexity.add_argument("text", nargs="+", help="text files or patterns")
-    add_model(perplexity)
-    add_reading(perplexity)
-    perplexity.add_argument(
-        "--max-words", type=int, metavar="N", help="read only about N words, from the start of the first documents"
+    add_options(
+        perplexity,
+        add_model,
+        add_reading,
+        ("--max-words N", "read only about N words, from the start of the first documents"),
+        DEVICE,
+        ("--json", "print JSON"),
+        add_quiet,
     )
-    add_device(perplexity)
-    perplexity.add_argument("--json", action="store_true", help="print JSON")
-    add_quiet(perplexity)
 
-    score = add_verb(
-        verbs, "score", score_verb, "print each token's log-probability, forward and backward", "elmo score text.txt"
-    )
+    about = "print each token's log-probability, forward and backward"
+    score = add_verb(verbs, "score", score_verb, about, "elmo score text.txt")
     score.add_argument("text", help="text (.txt, .gz, .xz, .bz2), or - for standard input")
-    add_model(score)
-    add_reading(score)
-    score.add_argument("--json", action="store_true", help="print JSON lines")
-    add_quiet(score)
+    add_options(score, add_model, add_reading, ("--json", "print JSON lines"), add_quiet)
 
-    substitutes = add_verb(
-        verbs,
-        "substitutes",
-        substitutes_verb,
-        "list the most probable words at a position",
-        'elmo substitutes "She wrote a play." --word play',
-    )
+    about, example = "list the most probable words at a position", 'elmo substitutes "She wrote a play." --word play'
+    substitutes = add_verb(verbs, "substitutes", substitutes_verb, about, example)
     substitutes.add_argument("sentence", help="a sentence, or a text")
-    substitutes.add_argument("--word", metavar="WORD", help="word to replace: its first occurrence")
-    substitutes.add_argument("--position", type=int, metavar="N", help="or its position among the tokens, from 0")
-    add_model(substitutes)
-    add_splitting(substitutes)
-    substitutes.add_argument(
-        "--side", choices=["both", "forward", "backward"], default="both", help="context to use (default: both)"
+    add_options(
+        substitutes,
+        ("--word WORD", "word to replace: its first occurrence"),
+        ("--position N", "or its position among the tokens, from 0"),
+        add_model,
+        add_splitting,
+        ("--side both|forward|backward", "context to use (default: both)", "both"),
+        ("-k N", "number of words (default: 10)", 10),
+        ("--json", "print JSON"),
     )
-    substitutes.add_argument("-k", type=int, default=10, metavar="N", help="number of words (default: 10)")
-    substitutes.add_argument("--json", action="store_true", help="print JSON")
 
 
 def train_verb(arguments: argparse.Namespace) -> None:

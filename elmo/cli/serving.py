@@ -8,7 +8,16 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
-from elmo.cli.arguments import LAYERS_HELP, add_device, add_model, add_verb, check_processes, run_in
+from elmo.cli.arguments import (
+    DEVICE,
+    LAYERS_HELP,
+    PRECISIONS,
+    add_model,
+    add_options,
+    add_verb,
+    check_processes,
+    run_in,
+)
 from elmo.errors import InputError
 
 GROUP = "in the browser, and for other programs"
@@ -16,80 +25,42 @@ GROUP = "in the browser, and for other programs"
 KEY = "ELMO_API_KEY"
 MOST_KEY = 10_000
 """The most bytes of a file with a key."""
-LIMITS: dict[str, tuple[type, str]] = {
-    "wait": (float, "seconds to wait for more requests in a batch (default: 0.005)"),
-    "timeout": (float, "seconds until a request fails (default: 60)"),
-    "sending": (float, "seconds a client may take to send (default: 30)"),
-    "drain": (float, "seconds to finish accepted requests after SIGTERM (default: 30)"),
-    "most_sentences": (int, "sentences per request (default: 2048)"),
-    "most_tokens": (int, "tokens per request (default: 32768)"),
-    "most_requests": (int, "requests at a time (default: 512)"),
-    "queue_tokens": (int, "tokens in the queue (default: 262144)"),
+LIMITS = {
+    "wait": ("S", "seconds to wait for more requests in a batch (default: 0.005)"),
+    "timeout": ("S", "seconds until a request fails (default: 60)"),
+    "sending": ("S", "seconds a client may take to send (default: 30)"),
+    "drain": ("S", "seconds to finish accepted requests after SIGTERM (default: 30)"),
+    "most_sentences": ("N", "sentences per request (default: 2048)"),
+    "most_tokens": ("N", "tokens per request (default: 32768)"),
+    "most_requests": ("N", "requests at a time (default: 512)"),
+    "queue_tokens": ("N", "tokens in the queue (default: 262144)"),
 }
-"""The limits of `ServeConfig` that have a flag, with the type and the help of each."""
+"""The limits of `ServeConfig` that have a flag, with the unit and the help of each."""
 
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
-    _add_serve(verbs)
-    _add_explore(verbs)
-
-
-def _add_serve(verbs: Any) -> None:
     serve = add_verb(verbs, "serve", serve_verb, "serve a model's vectors over HTTP", "elmo serve --port 8080")
-    add_served(serve)
-    serve.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on; all but loopback need a key (default: 127.0.0.1)"
+    index = "--index FOLDER", "output of elmo index, for /neighbors and the page"
+    add_options(
+        serve,
+        add_model,
+        index,
+        ("--host HOST", "address to listen on; all but loopback need a key (default: 127.0.0.1)", "127.0.0.1"),
+        ("--port PORT", "0 picks a free port (default: 8080)", 8080),
+        ("--layers LAYERS", f"layers of /embed and /v1/embeddings: {LAYERS_HELP} (default: average)", "average"),
+        ("--pool mean|max|sum", "pooling over tokens, for the same routes (default: mean)", "mean"),
+        ("--workers N", "processes behind the port, each with the model; they share the cores (default: 1)", 1),
+        ("--worker-of N", argparse.SUPPRESS),  # the process that started this worker
+        DEVICE,
+        (PRECISIONS, "precision of matrix products, scores included (default: float32)", "float32"),
+        ("--api-key-file FILE", f"file with the API key (default: the variable {KEY})"),
+        ("--no-auth", "require no key, and accept any host name"),
+        ("--cors ORIGIN...", "allow browser requests from this origin; may be repeated (default: none)", []),
+        *((f"--{name.replace('_', '-')} {unit}", about) for name, (unit, about) in LIMITS.items()),
     )
-    serve.add_argument("--port", type=int, default=8080, help="0 picks a free port (default: 8080)")
-    serve.add_argument(
-        "--layers", default="average", help=f"layers of /embed and /v1/embeddings: {LAYERS_HELP} (default: average)"
-    )
-    serve.add_argument(
-        "--pool",
-        choices=["mean", "max", "sum"],
-        default="mean",
-        help="pooling over tokens, for the same routes (default: mean)",
-    )
-    serve.add_argument(
-        "--workers",
-        type=int,
-        default=1,
-        metavar="N",
-        help="processes behind the port, each with the model; they share the cores (default: 1)",
-    )
-    serve.add_argument("--worker-of", type=int, help=argparse.SUPPRESS)  # the process that started this worker
-    add_device(serve)
-    serve.add_argument(
-        "--precision",
-        choices=["float32", "bfloat16", "int8", "int8-weights"],
-        default="float32",
-        help="precision of matrix products, scores included (default: float32)",
-    )
-    serve.add_argument("--api-key-file", metavar="FILE", help=f"file with the API key (default: the variable {KEY})")
-    serve.add_argument("--no-auth", action="store_true", help="require no key, and accept any host name")
-    serve.add_argument(
-        "--cors",
-        action="append",
-        default=[],
-        metavar="ORIGIN",
-        help="allow browser requests from this origin; may be repeated (default: none)",
-    )
-    for name, (kind, about) in LIMITS.items():
-        metavar = "S" if kind is float else "N"
-        serve.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar=metavar, help=about)
-
-
-def _add_explore(verbs: Any) -> None:
     explore = add_verb(verbs, "explore", explore_verb, "explore a model's layers in the browser", "elmo explore")
-    add_served(explore)
-    explore.add_argument("--no-browser", action="store_true", help="only print the address")
-
-
-def add_served(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments that say what to serve."""
-    add_model(parser)
-    parser.add_argument("--index", metavar="FOLDER", help="output of elmo index, for /neighbors and the page")
+    add_options(explore, add_model, index, ("--no-browser", "only print the address"))
 
 
 def serve_verb(arguments: argparse.Namespace) -> None:

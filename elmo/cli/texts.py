@@ -4,7 +4,16 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from elmo.cli.arguments import add_output, add_overwrite, add_quiet, add_strict, add_verb, print_json, take_output
+from elmo.cli.arguments import (
+    add_options,
+    add_output,
+    add_overwrite,
+    add_quiet,
+    add_strict,
+    add_verb,
+    print_json,
+    take_output,
+)
 from elmo.terminal import Counter, print_table
 
 GROUP = "a language model"
@@ -12,30 +21,22 @@ GROUP = "a language model"
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verb of this file."""
-    text = add_verb(
-        verbs,
-        "text",
-        text_verb,
-        "make a clean training text and a held-out text from a folder of files",
-        "elmo text texts/ clean/ --language la",
-    )
+    about = "make a clean training text and a held-out text from a folder of files"
+    text = add_verb(verbs, "text", text_verb, about, "elmo text texts/ clean/ --language la")
     text.add_argument("input", nargs="+", metavar="FOLDER", help="text files (.txt, .gz, .xz, .bz2); last, the output")
     add_output(text, "a new folder: train.txt, heldout.txt, report.json")
-    text.add_argument("--language", metavar="CODE", help="remove paragraphs in another language, e.g. la")
-    text.add_argument("--encoding", metavar="NAME", help="of files that are not Unicode, e.g. windows-1252")
-    text.add_argument(
-        "--heldout-share",
-        type=float,
-        default=0.02,
-        metavar="SHARE",
-        help="share held out, in whole files (default: 0.02)",
+    add_options(
+        text,
+        ("--language CODE", "remove paragraphs in another language, e.g. la"),
+        ("--encoding NAME", "of files that are not Unicode, e.g. windows-1252"),
+        ("--heldout-share SHARE", "share held out, in whole files (default: 0.02)", 0.02),
+        ("--seed N", "which files are held out (default: 1)", 1),
+        ("--keep-lines", "every line is a paragraph, as in verse"),
+        ("--json", "print the report as JSON"),
+        add_overwrite,
+        add_strict,
+        add_quiet,
     )
-    text.add_argument("--seed", type=int, default=1, metavar="N", help="which files are held out (default: 1)")
-    text.add_argument("--keep-lines", action="store_true", help="every line is a paragraph, as in verse")
-    text.add_argument("--json", action="store_true", help="print the report as JSON")
-    add_overwrite(text)
-    add_strict(text)
-    add_quiet(text)
 
 
 def text_verb(arguments: argparse.Namespace) -> None:
