@@ -265,14 +265,14 @@ def types_verb(arguments: argparse.Namespace) -> None:
     from elmo.embedding.embedder import Embedder
     from elmo.embedding.job import FileLines
     from elmo.embedding.layers import parse_layers
-    from elmo.embedding.store import WRITERS
+    from elmo.embedding.store import FORMATS
     from elmo.embedding.type_vectors import average_types, write_word2vec
     from elmo.text.opening import COMPRESSED
     from elmo.text.records import kind_of, read_records
 
     take_output(arguments, most=1)
     (arguments.input,), output = arguments.input, Path(arguments.output)
-    if output.suffix.lower() in (*WRITERS, *COMPRESSED):
+    if output.suffix.lower() in (*FORMATS, *COMPRESSED):
         raise InputError(f"{output}: elmo types writes text in word2vec's format; name a file such as words.txt")
     check_output(output, arguments.overwrite, inputs=(arguments.input, *formats.files_of(arguments.model)))
     check_whole("--min-count", arguments.min_count)

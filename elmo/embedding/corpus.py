@@ -195,7 +195,12 @@ def embed_corpus(
                 "finished": False,
                 "model": formats.recorded_name(settings.model),
                 "job": identity,
-                "versions": _versions(),
+                "versions": {
+                    "elmo": __version__,
+                    "torch": torch.__version__,
+                    "pyarrow": import_pyarrow().__version__,
+                    "python": platform.python_version(),
+                },
                 "parts": [dataclasses.asdict(part) for part in parts],
             }
             write_json(files, f"{path}/{MANIFEST}", manifest)
@@ -372,12 +377,3 @@ def _finish(files: Any, path: str, output: str, manifest: dict[str, Any], parts:
         write_json(files, f"{path}/{MANIFEST}", manifest)
         tidy(files, path)
     return EmbeddedCorpus(output, **totals, parts=len(parts))
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "elmo": __version__,
-        "torch": torch.__version__,
-        "pyarrow": import_pyarrow().__version__,
-        "python": platform.python_version(),
-    }

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import io
 import json
 import uuid
 from collections.abc import Iterator
@@ -38,10 +39,8 @@ class Receipt:
     """The hash of the file of vectors."""
 
 
-class HashedFile:
-    """A file for writing that hashes its content."""
-
-    closed = False
+class HashedFile(io.RawIOBase):
+    """A file for writing that hashes its content. Its owner closes the file behind it."""
 
     def __init__(self, file: Any) -> None:
         self._file, self._digest, self.size = file, hashlib.sha256(), 0
@@ -62,21 +61,23 @@ class HashedFile:
     def writable(self) -> bool:
         return True
 
-    def readable(self) -> bool:
-        return False
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    def close(self) -> None:
-        """Does nothing, since the owner closes the file."""
-
 
 def own_manifest(files: Any, path: str, output: str, identity: dict[str, Any]) -> dict[str, Any] | None:
-    """Reads the manifest, and checks that it is of this job; returns None if there is none yet."""
-    manifest = _read_manifest(files, path, output)
-    if manifest is None:
+    """Reads the manifest, and checks that it is of this job; returns None if the folder is missing or empty."""
+    files.invalidate_cache()
+    if not files.exists(path):
         return None
+    if not files.isdir(path):
+        raise InputError(f"{output}: is a file; name a folder as the output")
+    if not files.exists(f"{path}/{MANIFEST}"):
+        # A job that is killed before it writes its manifest leaves only these.
+        others = [name for name in files.find(path) if not Path(name).name.startswith((".lock", f".{MANIFEST}."))]
+        if others:
+            raise InputError(f"{output}: holds {Path(min(others)).name!r} but no {MANIFEST}; name a new folder")
+        return None
+    manifest = read_json(files, f"{path}/{MANIFEST}")
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise InputError(f"{output}: its {MANIFEST} is not from this program and version; name a new folder")
     for name, value in identity.items():
         was = manifest["job"].get(name)
         if was != value:
@@ -103,25 +104,6 @@ def parts_of(manifest: dict[str, Any]) -> list[Part]:
 def name_of(part: Part) -> str:
     """Returns the name of a part's files, without a suffix."""
     return f"{part.number:08}"
-
-
-def _read_manifest(files: Any, path: str, output: str) -> dict[str, Any] | None:
-    """Reads the manifest; None if the folder is missing or empty."""
-    files.invalidate_cache()
-    if not files.exists(path):
-        return None
-    if not files.isdir(path):
-        raise InputError(f"{output}: is a file; name a folder as the output")
-    if not files.exists(f"{path}/{MANIFEST}"):
-        # A job that is killed before it writes its manifest leaves only these.
-        others = [name for name in files.find(path) if not Path(name).name.startswith((".lock", f".{MANIFEST}."))]
-        if others:
-            raise InputError(f"{output}: holds {Path(min(others)).name!r} but no {MANIFEST}; name a new folder")
-        return None
-    manifest = read_json(files, f"{path}/{MANIFEST}")
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise InputError(f"{output}: its {MANIFEST} is not from this program and version; name a new folder")
-    return manifest
 
 
 def read_json(files: Any, path: str) -> Any:

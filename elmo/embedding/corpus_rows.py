@@ -194,19 +194,14 @@ def _opened(name: str, compression: str | None = None) -> OpenFile:
 def _text(name: str, begin: int = 0) -> Iterator[Any]:
     with naming_damage(name):
         if not begin and infer_compression(inner_address(name)) == "zip":
-            _check_members(name)
+            with _opened(name) as file:
+                members = len(zipfile.ZipFile(file).namelist())  # type: ignore[arg-type]
+            if members != 1:  # fsspec would read only the first
+                raise InputError(f"{name}: holds {members:,} files or folders; one text is expected: unpack it")
         with _opened(name, compression="infer") as file:
             if begin:
                 file.seek(begin)  # type: ignore[union-attr]
             yield file
-
-
-def _check_members(name: str) -> None:
-    """Raises InputError for a zip of several files, of which fsspec reads only the first."""
-    with _opened(name) as file:
-        members = len(zipfile.ZipFile(file).namelist())  # type: ignore[arg-type]
-    if members != 1:
-        raise InputError(f"{name}: holds {members:,} files or folders; one text is expected: unpack it")
 
 
 def _text_begins(name: str, part_rows: int, columns: Columns) -> Iterator[tuple[int, int, int]]:
@@ -214,8 +209,12 @@ def _text_begins(name: str, part_rows: int, columns: Columns) -> Iterator[tuple[
     with _text(name) as file:
         ended = True
         while chunk := file.read(CHUNK):
-            if not place:
-                _check_begin(chunk[:HEAD], name)
+            if not place:  # a text of these kinds would be a single row
+                check_encoding(chunk[:HEAD], name)
+                if has_old_ends(chunk[:HEAD]):
+                    raise InputError(
+                        f"{name}: its lines end with carriage returns alone; convert it with `tr '\\r' '\\n'`"
+                    )
             ends = np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n")) + place + 1
             place += len(chunk)
             ended = chunk.endswith(b"\n")
@@ -227,13 +226,6 @@ def _text_begins(name: str, part_rows: int, columns: Columns) -> Iterator[tuple[
     rows += not ended  # the last line
     if rows:
         yield first, rows, begin
-
-
-def _check_begin(first: bytes, name: str) -> None:
-    """Raises InputError for a text that would be a single row: in UTF-16, or with carriage returns as line ends."""
-    check_encoding(first, name)
-    if has_old_ends(first):
-        raise InputError(f"{name}: its lines end with carriage returns alone; convert it with `tr '\\r' '\\n'`")
 
 
 def _read_text(address: str, part: Part, columns: Columns, row_bytes: int) -> Iterator[RecordBatch]:

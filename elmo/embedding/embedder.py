@@ -55,11 +55,6 @@ ROWS, GPU_ROWS = 96, 512
 """The rows of a batch on a CPU and on a GPU, where a step takes as long for a few rows as for hundreds."""
 
 
-def tokens_of_item(sentence: Any) -> Any:
-    """Returns the item itself, for items that are sentences of tokens."""
-    return sentence
-
-
 class Embedder:
     """Turns texts, or sentences that are tokenised, into vectors with one model.
 
@@ -161,8 +156,9 @@ class Embedder:
 
         `weights` names the weights of an options file if they are elsewhere.
         """
-        for name in sorted(options.keys() - _options()):
-            meant = did_you_mean(name, _options()) or f"; it has {', '.join(sorted(_options()))}"
+        known = signature(Embedder.__init__).parameters.keys() - {"self", "bilm", "text", "vocabulary", "release"}
+        for name in sorted(options.keys() - known):
+            meant = did_you_mean(name, known) or f"; it has {', '.join(sorted(known))}"
             raise InputError(f"load() has no option {name!r}{meant}")
         return cls.of(formats.load(path, weights), release=True, **options)
 
@@ -206,40 +202,19 @@ class Embedder:
 
     @overload
     def embed(  # pyright: ignore[reportOverlappingOverload]
-        self,
-        sentences: str,
-        layers: Layers = ...,
-        pool: Pool | None = ...,
-        *,
-        progress: Progress = ...,
+        self, sentences: str, layers: Layers = ..., pool: Pool | None = ..., *, progress: Progress = ...
     ) -> TextVectors: ...
     @overload
     def embed(
-        self,
-        sentences: Iterable[str],
-        layers: Layers = ...,
-        pool: Pool | None = ...,
-        *,
-        progress: Progress = ...,
+        self, sentences: Iterable[str], layers: Layers = ..., pool: Pool | None = ..., *, progress: Progress = ...
     ) -> list[TextVectors]: ...
     @overload
     def embed(
-        self,
-        sentences: Iterable[Sentence],
-        layers: Layers = ...,
-        pool: Pool | None = ...,
-        *,
-        progress: Progress = ...,
+        self, sentences: Iterable[Sentence], layers: Layers = ..., pool: Pool | None = ..., *, progress: Progress = ...
     ) -> list[np.ndarray]: ...
     @overload
     def embed(
-        self,
-        sentences: Any,
-        layers: Layers = ...,
-        pool: Pool | None = ...,
-        *,
-        progress: Progress = ...,
-        to: Returned,
+        self, sentences: Any, layers: Layers = ..., pool: Pool | None = ..., *, progress: Progress = ..., to: Returned
     ) -> Any: ...
     def embed(
         self,
@@ -341,7 +316,7 @@ class Embedder:
         return self._own.tokenizer
 
     def chunks(
-        self, items: Iterator[Item], tokens: Callable[[Item], Sentence] = tokens_of_item
+        self, items: Iterator[Item], tokens: Callable[[Any], Sentence] = lambda sentence: sentence
     ) -> Iterator[list[Item]]:
         """Yields chunks of items, whose sentences are read ahead together.
 
@@ -356,22 +331,13 @@ class Embedder:
 
     def _independent(self, sentences: Iterator[Sentence], select: Selection) -> Iterator[np.ndarray]:
         """The arrays of sentences that each start from the zero state, chunk by chunk."""
-        twice = self.state == "echo"
+        twice, dtype = self.state == "echo", getattr(torch, self.dtype)
         for number, chunk in enumerate(self.chunks(sentences)):
             if number and self._between is not None:
                 self._between()
             with self._autocast():
-                arrays = read_independent(
-                    self._reader,
-                    self._words,
-                    chunk,
-                    select,
-                    self.batch_tokens,
-                    self._rows,
-                    twice,
-                    self._between,
-                    getattr(torch, self.dtype),
-                )
+                sizes = self.batch_tokens, self._rows
+                arrays = read_independent(self._reader, self._words, chunk, select, *sizes, twice, self._between, dtype)
             yield from arrays
 
     def _warmed(self, sentences: Iterator[Sentence], select: Selection) -> Iterator[np.ndarray]:
@@ -411,19 +377,13 @@ class Embedder:
     ) -> tuple[list[np.ndarray], LstmState]:
         """The vectors of one batch without sentence boundaries, and the state after it."""
         with self._autocast():
-            numbers = getattr(torch, self.dtype)
-            return read_sentences(self._reader, self._words, sentences, select, state, self.batch_tokens, numbers)
+            dtype = getattr(torch, self.dtype)
+            return read_sentences(self._reader, self._words, sentences, select, state, self.batch_tokens, dtype)
 
     def _autocast(self) -> torch.autocast:
         """Sets the embedder's own precision, whatever the caller's autocast is."""
         kind = "cpu" if self.device.type == "cpu" else "cuda"
         return torch.autocast(kind, torch.bfloat16, enabled=self._bfloat16_on_gpu)
-
-
-def _options() -> set[str]:
-    """The names of the options that `Embedder.load` passes on."""
-    own = ("self", "bilm", "text", "vocabulary", "release")
-    return {name for name in signature(Embedder.__init__).parameters if name not in own}
 
 
 def _checked_texts(warm_text: Any) -> Sequence[str]:

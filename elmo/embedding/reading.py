@@ -215,7 +215,10 @@ def _read(
     between: Callable[[], object] | None = None,
 ) -> tuple[Iterator[np.ndarray], LstmState]:
     """The arrays of all sentences, and the state, which is changed in place. `packed` are the sentences of each row."""
-    known, rows = _rows(sentences, packed, twice)
+    numbers = {BOS: 0, EOS: 1}
+    read = [[numbers.setdefault(word, len(numbers)) for word in sentence] for sentence in sentences]
+    known, counts = list(numbers), list(map(len, sentences))
+    rows = [_Row.of(members, read, twice) for members in packed]
     lengths = np.array([len(row) for row in rows])
     vectors: _Here | _There | None = None
     start = 0
@@ -235,7 +238,10 @@ def _read(
         for direction in range(2):
             layers = torch.stack([inputs[direction], *(output[direction] for output in outputs)])  # N T B P
             selected = select(layers).to(dtype)
-            vectors = vectors or _room(rows, [len(sentence) for sentence in sentences], selected)
+            if vectors is None:
+                size = 2 * selected.shape[:-3].numel() * sum(counts) * selected.shape[-1] * selected.element_size()
+                is_there = selected.device.type != "cpu" and size <= MOST_BYTES_ON_GPU
+                vectors = (_There if is_there else _Here)(rows, counts, selected)
             vectors.put(start, direction, selected)
             del layers, selected
         del inputs, outputs
@@ -243,20 +249,6 @@ def _read(
         if between is not None and start < lengths.max():
             between()
     return iter(()) if vectors is None else vectors.arrays(), state
-
-
-def _room(rows: list[_Row], counts: list[int], part: Float[Tensor, "... T B P"]) -> _Here | _There:
-    """Makes room for the vectors of sentences of `counts` tokens, as in `part`, where they fit."""
-    layers, size = part.shape[:-3].numel(), 2 * part.shape[-1] * part.element_size()
-    fits = layers * sum(counts) * size <= MOST_BYTES_ON_GPU
-    return (_There if part.device.type != "cpu" and fits else _Here)(rows, counts, part)
-
-
-def _rows(sentences: Sequence[Sentence], packed: list[list[int]], twice: bool) -> tuple[list[str], list[_Row]]:
-    """Numbers the words of all sentences; returns the words by their numbers, and the rows."""
-    numbers = {BOS: 0, EOS: 1}
-    read = [[numbers.setdefault(word, len(numbers)) for word in sentence] for sentence in sentences]
-    return list(numbers), [_Row.of(members, read, twice) for members in packed]
 
 
 def _steps(rows: list[Shaped[np.ndarray, "d _"]], start: int, end: int, rest: int = 0) -> Shaped[np.ndarray, "d T B"]:

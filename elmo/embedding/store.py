@@ -41,36 +41,33 @@ def write_vectors(path: str | Path, dtype: Dtype = "float32", overwrite: bool = 
     path = path_of("the file of vectors", path)
     check_vectors_path(path, overwrite)
     check_choice("dtype", dtype, get_args(Dtype))
-    with atomic_path(path, overwrite) as temporary, WRITERS[path.suffix.lower()](temporary, np.dtype(dtype)) as writer:
+    make, _ = FORMATS[path.suffix.lower()]
+    with atomic_path(path, overwrite) as temporary, make(temporary, np.dtype(dtype)) as writer:
         yield writer
 
 
 def check_vectors_path(path: Path, overwrite: bool = False, inputs: Iterable[str | Path | None] = ()) -> None:
     """Raises the errors of `write_vectors` for this path, and those of `check_output`, before any work is done."""
-    if path.suffix.lower() not in WRITERS:
-        raise InputError(f"{path}: its suffix is {path.suffix!r}; one of {', '.join(WRITERS)} is expected")
+    _check_suffix(path)
     if path.suffix.lower() == ".parquet":
         import_pyarrow()
     check_output(path, overwrite, inputs=inputs)
 
 
+def _check_suffix(path: Path) -> None:
+    if path.suffix.lower() not in FORMATS:
+        raise InputError(f"{path}: its suffix is {path.suffix!r}; one of {', '.join(FORMATS)} is expected")
+
+
 Writer = Hdf5Writer | NpzWriter | ParquetWriter | SafetensorsWriter
-WRITERS = {
-    ".hdf5": Hdf5Writer,
-    ".h5": Hdf5Writer,
-    ".npz": NpzWriter,
-    ".parquet": ParquetWriter,
-    ".safetensors": SafetensorsWriter,
+FORMATS = {
+    ".hdf5": (Hdf5Writer, Hdf5Vectors),
+    ".h5": (Hdf5Writer, Hdf5Vectors),
+    ".npz": (NpzWriter, NpzVectors),
+    ".parquet": (ParquetWriter, ParquetVectors),
+    ".safetensors": (SafetensorsWriter, SafetensorsVectors),
 }
-
-
-READERS = {
-    ".hdf5": Hdf5Vectors,
-    ".h5": Hdf5Vectors,
-    ".npz": NpzVectors,
-    ".parquet": ParquetVectors,
-    ".safetensors": SafetensorsVectors,
-}
+"""The classes that write and read each format, by the suffix of its files."""
 
 
 DAMAGE = OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error, SafetensorError
@@ -104,7 +101,9 @@ class Vectors:
         self._rows.close()
 
     def _read(self, read: Callable[[int], Any], row: Any) -> Any:
-        number = self._number(row)
+        if self._is_closed:
+            raise InputError(f"{self._path}: is closed; read its rows inside the block `with read_vectors(...)`")
+        number = row_number(row, len(self))
         try:
             return read(number)
         except InputError:
@@ -114,11 +113,6 @@ class Vectors:
                 raise
             reason = in_one_line(error)
             raise InputError(f"{self._path}: row {number} is damaged ({reason}); write the file again") from error
-
-    def _number(self, row: Any) -> int:
-        if self._is_closed:
-            raise InputError(f"{self._path}: is closed; read its rows inside the block `with read_vectors(...)`")
-        return row_number(row, len(self))
 
 
 @contextmanager
@@ -130,11 +124,11 @@ def read_vectors(path: str | Path) -> Iterator[Vectors]:
     path = path_of("the file of vectors", path)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file")
-    if path.suffix.lower() not in READERS:
-        raise InputError(f"{path}: its suffix is {path.suffix!r}; one of {', '.join(READERS)} is expected")
+    _check_suffix(path)
     path.open("rb").close()  # what the system refuses, such as a missing permission, is no damage
     try:
-        vectors = Vectors(path, READERS[path.suffix.lower()](path))
+        _, read = FORMATS[path.suffix.lower()]
+        vectors = Vectors(path, read(path))
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: not a complete {path.suffix} file ({in_one_line(error)}); write it again") from error
     try:

@@ -31,21 +31,19 @@ def word_encoder(
 
     `normalize` names the steps to the spelling that the model reads, as in `TextConfig`.
     """
-    return respell_before(_encoder(config, vocabulary), normalize)
-
-
-def _encoder(config: BiLMConfig, vocabulary: Vocabulary | Lexicon | None) -> Encode:
     if config.word_cnn is not None:
         if not isinstance(vocabulary, Lexicon):
             raise InputError("the model reads words and characters as ids in a lexicon, but no lexicon is given")
-        return vocabulary.encode
-    if config.char_cnn is not None:
-        return partial(encode_words, max_characters=config.char_cnn.max_characters_per_token)
-    if not isinstance(vocabulary, Vocabulary):
+        encode: Encode = vocabulary.encode
+    elif config.char_cnn is not None:
+        encode = partial(encode_words, max_characters=config.char_cnn.max_characters_per_token)
+    elif not isinstance(vocabulary, Vocabulary):
         raise InputError("the model reads words as ids in its vocabulary, but no vocabulary is given")
-    if len(vocabulary) != config.n_tokens_vocab:
+    elif len(vocabulary) != config.n_tokens_vocab:
         raise InputError(f"the vocabulary has {len(vocabulary):,} words; the model has {config.n_tokens_vocab:,}")
-    return vocabulary.encode
+    else:
+        encode = vocabulary.encode
+    return respell_before(encode, normalize)
 
 
 class WordVectors:
