@@ -17,16 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import elmo
-from elmo.cli import (
-    completion,
-    embedding,
-    looking,
-    models,
-    neighbors,
-    pretraining,
-    serving,
-    texts,
-)
+from elmo.cli import completion, embedding, looking, models, neighbors, pretraining, serving, texts
 from elmo.cli.arguments import is_first_process
 from elmo.cli.parser import Parser, meant_option
 from elmo.errors import Failure, InputError, IrregularInput, in_one_line, lack_of_memory

@@ -23,10 +23,7 @@ LAYERS_HELP = "all, concat, average, sum, top, layers such as 1 or 0,2, or a mix
 
 
 def add_verb(verbs: Any, name: str, run: Callable[..., None] | None, text: str, example: str = "") -> Parser:
-    """Adds a verb and the function that runs it; `run` is None for a verb with subcommands.
-
-    `example` is a command line.
-    """
+    """Adds a verb, the function that runs it (None for a verb with subcommands), and a command line as an example."""
     parser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     parser.set_defaults(parser=parser)
     parser.example = example

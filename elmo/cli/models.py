@@ -216,7 +216,7 @@ def pull_verb(arguments: argparse.Namespace) -> None:
 
     for name in arguments.names:
         if formats.REPOSITORY.fullmatch(name):
-            print(f"{_from_hub(name, arguments.quiet)}: {name}, from the Hugging Face Hub")
+            print(f"{_hub_files(arguments.quiet).fetch(name)}: {name}, from the Hugging Face Hub")
             continue
         with Counter("MB", arguments.quiet, name, 1e6) as counter:
             pulled = pull(name, lambda file, done, total: counter.update(done, total, [file]))
@@ -238,27 +238,22 @@ def pull_verb(arguments: argparse.Namespace) -> None:
             ) from error
 
 
-def _from_hub(repository: str, quiet: bool) -> Path:
+def _hub_files(quiet: bool) -> Any:
+    """Imports the module that speaks to the Hugging Face Hub. Raises InputError if the Hub's library is missing."""
     try:
         from elmo.formats import hub_files
     except ImportError as error:
         raise InputError(str(error)) from error
     if quiet:
         hub_files.hide_progress()
-    return hub_files.fetch(repository)
+    return hub_files
 
 
 def push_verb(arguments: argparse.Namespace) -> None:
-    try:
-        from elmo.formats import hub_files
-    except ImportError as error:
-        raise InputError(str(error)) from error
-
+    hub_files = _hub_files(arguments.quiet)
     hub_files.check_name(arguments.repository)
     from elmo.formats import hub
 
-    if arguments.quiet:
-        hub_files.hide_progress()
     with tempfile.TemporaryDirectory(prefix="elmo-") as made, Counter("MB", arguments.quiet) as counter:
         folder = Path(made)
         with counter.waiting(f"preparing {arguments.model}"):

@@ -150,10 +150,7 @@ def neighbors_verb(arguments: argparse.Namespace) -> None:
 
 
 def _given(arguments: argparse.Namespace, text: Any) -> tuple[tuple[str, ...], int] | None:
-    """Returns the tokens of the sentence and the index of --word in it; None if no sentence is given.
-
-    `text` has the settings that split it.
-    """
+    """Returns the tokens of the sentence, split by `text`, and the index of --word in it; None without a sentence."""
     from elmo.search import nearest
     from elmo.text.tokenizer import WHITESPACE
 

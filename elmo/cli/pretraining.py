@@ -20,14 +20,7 @@ from elmo.cli.arguments import (
     text_for,
     tokenizer_of,
 )
-from elmo.cli.settings import (
-    add_settings,
-    only_shows,
-    recipe_and_overrides,
-    require,
-    resumed_folder,
-    show,
-)
+from elmo.cli.settings import add_settings, only_shows, recipe_and_overrides, require, resumed_folder, show
 from elmo.errors import InputError
 from elmo.terminal import Counter, print_table
 

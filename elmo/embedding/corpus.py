@@ -25,14 +25,7 @@ import torch
 from elmo import __version__, formats, ops
 from elmo.config import check_range, from_dict, to_dict
 from elmo.disk.run import lock_folder
-from elmo.embedding.arrow import (
-    ROW_BYTES,
-    ROW_TOKENS,
-    RecordBatch,
-    embed_batches,
-    error_schema,
-    vector_schema,
-)
+from elmo.embedding.arrow import ROW_BYTES, ROW_TOKENS, RecordBatch, embed_batches, error_schema, vector_schema
 from elmo.embedding.budget import tokens_within
 from elmo.embedding.corpus_folder import (
     CONTENTS,
@@ -247,10 +240,7 @@ def examine_model(settings: Settings) -> tuple[Model, str, TextConfig]:
 
 
 def load_embedder(
-    settings: Settings,
-    sha256: str | None = None,
-    device: str | None = None,
-    opened: list[Model] | None = None,
+    settings: Settings, sha256: str | None = None, device: str | None = None, opened: list[Model] | None = None
 ) -> tuple[Embedder, Tokenizer]:
     """Returns an embedder with the model, which is opened unless it is in `opened`, and its tokenizer.
 

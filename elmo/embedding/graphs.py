@@ -76,7 +76,7 @@ class GraphReader:
         self._encodings: dict[int, tuple[Tensor, Tensor, ops.Launch]] = {}
         """Each graph by the number of characters: the ids that it reads, the vectors that it writes, and its launch."""
         self.lock = RLock()  # a graph has a single place in memory for its inputs
-        renew_at_fork(self, GraphReader._renew)
+        renew_at_fork(self, lambda reader: setattr(reader, "lock", RLock()))
         self._pool = ops.new_pool(self._layers[0][0].device)
 
     def initial_state(self, rows: int) -> LstmState:
@@ -92,8 +92,17 @@ class GraphReader:
         same: Int[Tensor, "2 T B"] | None = None,
     ) -> tuple[list[Float[Tensor, "2 T B P"]], LstmState]:
         """Returns what `BiLM.read` returns; `same` changes nothing."""
+        steps, rows = inputs.shape[1:3]
+        there = torch.arange(rows, device="cpu") < torch.tensor(active, device="cpu")[:, None]
+        live = there.float().to(inputs.device)
+        most = max(count for count in STEPS if count * _round_up(rows, ROWS) <= MOST_TOKENS or count == STEPS[0])
+        parts = []
         with self.lock:
-            return self._read_in_parts(inputs, state, active, keep)
+            for start in range(0, steps, most):
+                part = slice(start, start + most)
+                outputs, state = self._launch(inputs[:, part], live[part], keep[:, part], state)
+                parts.append(outputs)
+            return list(torch.cat(parts, dim=2)), state
 
     def encode_words(self, char_ids: Int[Tensor, "W C"]) -> Float[Tensor, "W P"]:
         """Returns what `BiLM.encode_words` returns; a few words that are not long are one launch."""
@@ -123,24 +132,6 @@ class GraphReader:
 
     def _encode(self, encoder: CharCnn, ids: Tensor, vectors: Tensor) -> None:
         vectors.copy_(encoder.encode_groups([ids]))
-
-    def _renew(self) -> None:
-        self.lock = RLock()
-
-    def _read_in_parts(
-        self, inputs: Float[Tensor, "2 T B P"], state: LstmState, active: list[int], keep: Bool[Tensor, "2 T B"]
-    ) -> tuple[list[Float[Tensor, "2 T B P"]], LstmState]:
-        steps, rows = inputs.shape[1:3]
-        there = torch.arange(rows, device="cpu") < torch.tensor(active, device="cpu")[:, None]
-        live = there.float().to(inputs.device)
-        parts, start = [], 0
-        most = max(count for count in STEPS if count * _round_up(rows, ROWS) <= MOST_TOKENS or count == STEPS[0])
-        while start < steps:
-            part = slice(start, min(steps, start + most))
-            outputs, state = self._launch(inputs[:, part], live[part], keep[:, part], state)
-            parts.append(outputs)
-            start = part.stop
-        return list(torch.cat(parts, dim=2)), state
 
     def _launch(
         self,

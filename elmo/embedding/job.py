@@ -102,15 +102,12 @@ def embed_file(
 
 
 def _check_outputs(source: Any, output: Path, index: str | Path | None, overwrite: bool, resume: bool) -> None:
-    """Raises an error if the output or the index exists, or if one of them is the input or the other.
-
-    With `resume`, the input may not lie in the folder of parts either, which is removed.
-    """
+    """Raises an error if the output or the index exists, or if one of them is the input or the other."""
     inputs = [source] if isinstance(source, str | Path) else []
     if index is not None:
         check_output(Path(index), overwrite, inputs=[*inputs, output])
         check_distinct(output, index)
-    if resume:
+    if resume:  # the folder of parts is removed
         check_not_input(folder_of(output), inputs)
     check_output(output, overwrite, inputs=inputs)
 

@@ -73,12 +73,7 @@ def written_in_parts(
 
 
 def embedded_in_parts(
-    embedder: Embedder,
-    records: Iterable[TextRecord],
-    output: Path,
-    layers: Layers,
-    pool: Pool | None,
-    dtype: Dtype,
+    embedder: Embedder, records: Iterable[TextRecord], output: Path, layers: Layers, pool: Pool | None, dtype: Dtype
 ) -> Iterator[tuple[TextRecord, np.ndarray]]:
     """Yields every record with its vectors, within `written_in_parts`: kept rows are read, others embedded and kept.
 

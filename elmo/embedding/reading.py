@@ -187,10 +187,7 @@ def read_independent(
 
 
 def _pack(counts: Sequence[int], max_rows: int, twice: bool) -> list[list[int]]:
-    """Puts each sentence, longest first, into the shortest row; returns the numbers of each, the longest row first.
-
-    `counts` are the numbers of their tokens.
-    """
+    """Puts each sentence of so many tokens, longest first, into the shortest row; the longest row comes first."""
     rows: list[list[int]] = [[] for _ in range(min(max_rows, len(counts)))]
     steps = [(0, row) for row in range(len(rows))]
     for number in sorted(range(len(counts)), key=lambda number: -counts[number]):

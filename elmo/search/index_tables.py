@@ -154,7 +154,8 @@ def train(tables: tuple[Any, Any], record: IndexRecord, step: Step) -> None:
         for table in tables:  # tidying would rebuild indices that an interrupted build left
             for index in table.list_indices():
                 table.drop_index(index.name)
-            _tidy(table)
+            # This merges many files into few, and removes what earlier versions and interrupted builds left.
+            table.optimize(cleanup_older_than=timedelta(milliseconds=1), delete_unverified=True)
     with step("building the lookups of words and sentences"):
         occurrences.create_index("word", config=BTree())
         sentences.create_index("sentence", config=BTree())
@@ -163,8 +164,3 @@ def train(tables: tuple[Any, Any], record: IndexRecord, step: Step) -> None:
         for number, layer in enumerate(record.layers, 1):
             with step(f"building the graph of layer {layer}, {number} of {len(record.layers)}"):
                 occurrences.create_index(column_of(layer), config=graph)
-
-
-def _tidy(table: Any) -> None:
-    """Merges many files into few, and removes leftovers of earlier table versions and interrupted builds."""
-    table.optimize(cleanup_older_than=timedelta(milliseconds=1), delete_unverified=True)

@@ -84,8 +84,8 @@ def find_token(sentence: str, word: str) -> tuple[tuple[str, ...], int] | None:
     """
     if not word or word != word.strip():
         return None
-    for split in (_at_spaces, str.split):
-        tokens, parts = tuple(split(sentence)), tuple(split(word))
+    for split in (split_at_spaces, str.split):
+        tokens, parts = (tuple(split(" ".join(text.splitlines()))) for text in (sentence, word))
         for place in range(len(tokens)):
             if tokens[place : place + len(parts)] == parts:
                 return (*tokens[:place], word, *tokens[place + len(parts) :]), place
@@ -104,10 +104,6 @@ def find_in_text(text: str, word: str, tokenizer: Tokenizer) -> tuple[tuple[str,
     if found is None:
         raise InputError(f"{word!r} is not a token of {shown(text)}{did_you_mean(word, split.tokens)}")
     return found
-
-
-def _at_spaces(text: str) -> list[str]:
-    return split_at_spaces(" ".join(text.splitlines()))
 
 
 def search(

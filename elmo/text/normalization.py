@@ -96,6 +96,9 @@ def _once(steps: tuple[str, ...]) -> Respell:
     form = "NFKC" if "nfkc" in named else "NFC"
     table = str.maketrans({step[0]: step[2:] for step in steps if step not in NAMED})
 
+    def without_macrons(found: re.Match[str]) -> str:
+        return "".join(part for part in found[0] if part not in MACRONS)
+
     def once(word: str) -> str:
         if "nfc" in named or "nfkc" in named:
             word = normalize(form, word)
@@ -104,11 +107,7 @@ def _once(steps: tuple[str, ...]) -> Respell:
         if "no-marks" in named:
             word = normalize(form, "".join(part for part in normalize("NFD", word) if category(part) != "Mn"))
         elif "no-macrons" in named and not word.isascii():
-            word = normalize("NFC", LONG_OR_SHORT.sub(_without, normalize("NFD", word)))
+            word = normalize("NFC", LONG_OR_SHORT.sub(without_macrons, normalize("NFD", word)))
         return word.translate(table)
 
     return once
-
-
-def _without(found: re.Match[str]) -> str:
-    return "".join(part for part in found[0] if part not in MACRONS)

@@ -213,17 +213,11 @@ def _load_pysbd(language: str) -> Callable[[str], Iterator[str]]:
 
 
 def _segmented(segmenter: Any, text: str) -> Iterator[str]:
-    return _pieces(text, list(segmenter.processor(text).process()))
-
-
-def _pieces(text: str, sentences: list[str]) -> Iterator[str]:
-    """Yields all of `text`, cut where `sentences` begin and end.
-
-    pysbd marks its places with signs such as U+266D (flat), so a sentence with one comes back changed: pysbd's own
-    search for it leaves it out. It stays between its neighbours here.
-    """
+    """Yields all of `text`, cut where pysbd's sentences begin and end."""
+    # pysbd marks its places with signs such as U+266D (flat), so a sentence with one comes back changed: pysbd's own
+    # search for it leaves it out. It stays between its neighbours here.
     cuts, found = [0], 0
-    for sentence in sentences:
+    for sentence in list(segmenter.processor(text).process()):
         begin = text.find(sentence, found)
         while begin > found and text[begin - 1].isalnum():  # it lies inside a word of a missing sentence
             begin = text.find(sentence, begin + 1)

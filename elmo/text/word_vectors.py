@@ -25,7 +25,10 @@ def read_entries(path: Path, wanted: Collection[str] | None = None) -> Iterator[
     check_file(path)
     dim = 0
     for number, line in _numbered(path):
-        dim = dim or _dim(path, number, line)
+        if not dim and (dim := len(line.split(" ")) - 1) < 2:  # the first field is a word
+            raise InputError(
+                f"{path}: line {number} is {line[:40]!r}; a word and its vector, separated by spaces, are expected"
+            )
         word, *rest = line.rsplit(" ", dim)
         if len(rest) != dim or not word or TOO_LONG.fullmatch(word):
             raise InputError(
@@ -50,16 +53,6 @@ def _numbered(path: Path) -> Iterator[tuple[int, str]]:
             continue
         if line:
             yield number, line
-
-
-def _dim(path: Path, number: int, line: str) -> int:
-    """The size of a vector by the first line: the number of its fields without the first, which is a word."""
-    dim = len(line.split(" ")) - 1
-    if dim < 2:
-        raise InputError(
-            f"{path}: line {number} is {line[:40]!r}; a word and its vector, separated by spaces, are expected"
-        )
-    return dim
 
 
 def _numbers(path: Path, number: int, fields: list[str]) -> Float[np.ndarray, " E"]:
