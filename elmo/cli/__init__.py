@@ -25,8 +25,7 @@ from elmo.terminal import escape_controls, print_line
 
 VERBS = "elmo.verbs"
 """The group of entry points by which other packages add verbs; each names a module with `GROUP` and `add_verbs`."""
-LONGEST_LINE = 2000
-"""The most characters of an error or a warning."""
+LONGEST_LINE = 2000  # the most characters of an error or a warning
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

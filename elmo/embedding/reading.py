@@ -28,8 +28,7 @@ from elmo.types import LstmState
 Sentence = Sequence[str]
 MOST_STEPS = 256
 """The most steps between two interruptions: a step of one long sentence takes almost as long as one of many rows."""
-MOST_BYTES_ON_GPU = 1 << 30
-"""The most bytes of vectors that a GPU keeps until all sentences are read."""
+MOST_BYTES_ON_GPU = 1 << 30  # the most bytes of vectors that a GPU keeps until all sentences are read
 
 
 @dataclass(frozen=True)

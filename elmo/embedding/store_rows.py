@@ -10,8 +10,7 @@ import numpy as np
 from elmo.errors import Failure, InputError, is_whole, shown
 from elmo.text.characters import is_utf8
 
-NUMBERS_AT_ONCE = 1 << 22
-"""A long row is converted in pieces, so there is no second whole copy of it."""
+NUMBERS_AT_ONCE = 1 << 22  # a long row is converted in pieces, so there is no second whole copy of it
 
 
 def as_stored(numbers: np.ndarray, dtype: np.dtype, remedy: str = "store float32") -> np.ndarray:

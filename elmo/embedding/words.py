@@ -20,8 +20,7 @@ from elmo.text.normalization import respell_before
 from elmo.text.vocabulary import Vocabulary
 
 CACHE_BYTES = 32_000_000
-Encode = Callable[[Sequence[str]], np.ndarray]
-"""A function from words to their rows (W, C) in `Batch.char_ids`."""
+Encode = Callable[[Sequence[str]], np.ndarray]  # a function from words to their rows (W, C) in `Batch.char_ids`
 
 
 def word_encoder(

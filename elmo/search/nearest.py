@@ -25,10 +25,8 @@ from elmo.text.records import Place, TextRecord, as_records
 from elmo.text.tokenizer import Tokenizer, split_at_spaces
 from elmo.text.word_vectors import read_entries
 
-CHUNK = 256
-"""The number of sentences whose vectors are in memory at a time."""
-STATIC_CHUNK = 10_000
-"""The number of static vectors that are in memory at a time."""
+CHUNK = 256  # the number of sentences whose vectors are in memory at a time
+STATIC_CHUNK = 10_000  # the number of static vectors that are in memory at a time
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,9 @@ from elmo.text.tokenizer import split_at_spaces
 
 VERSION = "1"
 COLUMNS = ("word", "sense", "index", "sentence")
-WITH_FORM = (*COLUMNS, "form")
-"""The columns of a file whose words have other forms in the sentences."""
+WITH_FORM = (*COLUMNS, "form")  # the columns of a file whose words have other forms in the sentences
 MOST_PANELS = 12
-TIE = 1e-6
-"""The difference below which cosines are equal: the same vector from two batches differs in its last bits."""
+TIE = 1e-6  # the difference below which cosines are equal: the same vector from two batches differs in its last bits
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ from elmo.text.opening import COMPRESSED, MARK, decode_text, naming_damage, open
 
 TRAIN, HELDOUT, REPORT = "train.txt", "heldout.txt", "report.json"
 TEXTS = (".txt", ".text")
-LONG = 40
-"""The fewest letters of a paragraph that is not repeated by chance."""
+LONG = 40  # the fewest letters of a paragraph that is not repeated by chance
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from elmo.text.opening import COMPRESSED, MARK, naming_damage, not_utf8, open_te
 from elmo.text.tokenizer import Tokenizer
 
 MAX_CHARACTERS = 65_536  # per line
-MOST_CHARACTERS = 1 << 26
-"""The most characters of a line that must not be split."""
+MOST_CHARACTERS = 1 << 26  # the most characters of a line that must not be split
 END_OF_FILE = "\x1a\0\ufeff"
 """The characters that programs put at the end of a file or line, and that are no part of the text."""
 RATIO = 4  # approximate characters per byte of a compressed file

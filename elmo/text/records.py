@@ -256,8 +256,7 @@ def _protein(name: str, parts: list[str]) -> TextRecord:
     return TextRecord(name, residues, [(place, place + 1) for place in range(len(residues))])
 
 
-Row = tuple[str, list[str], int]
-"""A word or the range of a multiword token: its ID, its columns and its line."""
+Row = tuple[str, list[str], int]  # a word or the range of a multiword token: its ID, its columns and its line
 
 
 def _conllu_sentences(lines: Iterable[str], source: str | Path) -> Iterator[tuple[str | None, list[Row]]]:
