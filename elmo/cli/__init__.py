@@ -103,18 +103,12 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         wrong = (unknown or rest)[0]
         given = list(sys.argv[1:] if arguments is None else arguments)
         following = next(iter(given[given.index(wrong) + 1 :]), None) if wrong in given else None
-        meant = meant_option(parsed.parser, wrong, following, _settings(parsed))
+        settings = parsed.settings_of(parsed) if hasattr(parsed, "overrides") else []
+        meant = meant_option(parsed.parser, wrong, following, [setting.name for setting in settings])
         parser.error(f"unrecognized arguments: {' '.join(unknown or rest)}{meant}")
     if rest:
         parsed.overrides = [*parsed.overrides, *rest]
     return parsed
-
-
-def _settings(parsed: argparse.Namespace) -> list[str] | None:
-    """Returns the names of the settings that this verb takes as section.key=value; None if it takes none."""
-    if not hasattr(parsed, "overrides"):
-        return None
-    return [setting.name for setting in parsed.settings_of(parsed)]
 
 
 def _end_by_exit() -> None:

@@ -127,9 +127,7 @@ def check_splitting(arguments: argparse.Namespace, kinds: Iterable[str]) -> None
     """Raises InputError for a flag that says how text is split, if no input is text."""
     flag = "--lines" if arguments.lines else "--pretokenized" if arguments.pretokenized else None
     if flag is not None and "text" not in (found := set(kinds)):
-        raise InputError(
-            f"{flag} says how text is split; {' and '.join(sorted(found))} has sentences and tokens; omit it"
-        )
+        raise InputError(f"{flag} says how text is split; {' and '.join(sorted(found))} has its tokens; omit it")
 
 
 def text_for(text: Any, arguments: argparse.Namespace, pretokenized: bool = False) -> Any:

@@ -71,14 +71,13 @@ class Parser(argparse.ArgumentParser):
         return [name for action in self._actions for name in action.option_strings if name.startswith("--")]
 
 
-def meant_option(parser: Parser, unknown: str, following: str | None, settings: Iterable[str] | None) -> str:
+def meant_option(parser: Parser, unknown: str, following: str | None, settings: Iterable[str]) -> str:
     """Returns the end of the error for an unknown option; it names the setting or the option that was meant."""
     name = unknown.lstrip("-").partition("=")[0].replace("-", "_")
     value = unknown.partition("=")[2] or (following if following and not following.startswith("-") else "VALUE")
-    if settings is not None:
-        for setting in settings:
-            if name in (setting, setting.rpartition(".")[2]):
-                return f"; a setting is written without dashes: {setting}={value}"
+    for setting in settings:
+        if name in (setting, setting.rpartition(".")[2]):
+            return f"; a setting is written without dashes: {setting}={value}"
     if not unknown.startswith("-") and "--text" in parser.options():
         return f"; a text to read is given as --text {unknown}"
     meant = did_you_mean(unknown.partition("=")[0], parser.options())

@@ -14,7 +14,7 @@ from textwrap import wrap
 from typing import Any
 
 from elmo import config
-from elmo.cli.arguments import print_json
+from elmo.cli.arguments import add_options, print_json
 from elmo.cli.parser import Parser
 from elmo.errors import InputError
 
@@ -114,13 +114,13 @@ def add_settings(
     called only for help and settings, since reading the source of all probes would take longer than most commands.
     """
     parser.add_argument("recipe", nargs="?", help=recipe)
-    parser.add_argument(
-        "overrides", nargs="*", metavar="section.key=value", help=f"settings{example and f', e.g. {example}'}"
+    about = f"settings{example and f', e.g. {example}'}"
+    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help=about)
+    add_options(
+        parser,
+        ("--settings", "only print all settings, with their meaning, as TOML to edit"),
+        ("--print-config", "only print the configuration, as JSON"),
     )
-    parser.add_argument(
-        "--settings", action="store_true", help="only print all settings, with their meaning, as TOML to edit"
-    )
-    parser.add_argument("--print-config", action="store_true", help="only print the configuration, as JSON")
     parser.set_defaults(settings_of=lambda arguments: [] if (found := home()) is None else settings_of(*found))
     parser.home = home
     parser.settings = lambda: _listed(home(), parser.prog)

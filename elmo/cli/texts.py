@@ -49,9 +49,7 @@ def text_verb(arguments: argparse.Namespace) -> None:
         arguments.language, arguments.encoding, arguments.heldout_share, arguments.seed, arguments.keep_lines
     )
     with Counter("files", arguments.quiet) as counter:
-        report = clean_folder(
-            arguments.input[0], arguments.output, config, arguments.overwrite, progress=counter.update
-        )
+        report = clean_folder(arguments.input[0], arguments.output, config, arguments.overwrite, counter.update)
     if arguments.json:
         print_json(asdict(report), indent=2)
         return

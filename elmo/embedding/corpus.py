@@ -162,7 +162,11 @@ def embed_corpus(
     Raises InputError, and changes nothing, if the folder holds something else, or another job: other inputs, settings
     or weights.
     """
-    _check(settings)
+    import_pyarrow()
+    vector_shaper(settings.layers, settings.pool)
+    if settings.state == "carry":
+        raise InputError("state carry makes a row depend on all before it, but a corpus is read in parts; use reset")
+    check_range(settings, ("part_rows", "row_bytes", "row_tokens", "batch_tokens"), 1)
     files, path = filesystem(absolute_address(output))
     model, sha256, text = examine_model(settings)
     engine = run_here if engine is None else engine
@@ -269,49 +273,30 @@ def embed_part(worker: Worker, part: Part) -> Receipt:
     settings = job.settings
     batches = read_part(part, settings.columns, settings.row_bytes, job.base)
     made = embed_batches(worker.embedder, batches, worker.tokenizer, **settings.choice())
+    ids, rows, tokens = import_pyarrow().string(), 0, 0
     errors: list[RecordBatch] = []
     with whole_file(files, f"{path}/{VECTORS}/{name_of(part)}.parquet") as file:
         hashed = HashedFile(file)
-        rows, tokens = _write(hashed, made, errors, settings.dtype)
-    refused = sum(map(len, errors))
-    if refused:
-        with (
-            whole_file(files, f"{path}/{ERRORS}/{name_of(part)}.parquet") as file,
-            _parquet(file, error_schema(import_pyarrow().string())) as table,
-        ):
+        with _parquet(hashed, vector_schema(ids, settings.dtype)) as table:
+            for vectors, refused in made:
+                if len(vectors):
+                    table.write_batch(vectors)
+                if len(refused):
+                    errors.append(refused)
+                rows, tokens = rows + len(vectors), tokens + len(vectors["tokens"].values)
+                del vectors
+    if errors:
+        place = f"{path}/{ERRORS}/{name_of(part)}.parquet"
+        with whole_file(files, place) as file, _parquet(file, error_schema(ids)) as table:
             for batch in errors:
                 table.write_batch(batch)
-    receipt = Receipt(part.number, rows, refused, tokens, hashed.size, hashed.sha256)
+    receipt = Receipt(part.number, rows, sum(map(len, errors)), tokens, hashed.size, hashed.sha256)
     write_json(files, receipt_path, dataclasses.asdict(receipt))
     return receipt
 
 
-def _write(
-    file: HashedFile, made: Iterator[tuple[RecordBatch, RecordBatch]], errors: list[RecordBatch], dtype: Dtype
-) -> tuple[int, int]:
-    """Writes vectors and collects errors; returns the numbers of rows and tokens."""
-    rows = tokens = 0
-    with _parquet(file, vector_schema(import_pyarrow().string(), dtype)) as table:
-        for vectors, refused in made:
-            if len(vectors):
-                table.write_batch(vectors)
-            if len(refused):
-                errors.append(refused)
-            rows, tokens = rows + len(vectors), tokens + len(vectors["tokens"].values)
-            del vectors
-    return rows, tokens
-
-
 def _parquet(file: Any, schema: Any) -> Any:
     return import_pyarrow().parquet.ParquetWriter(file, schema, use_dictionary=["tokens"])
-
-
-def _check(settings: Settings) -> None:
-    import_pyarrow()
-    vector_shaper(settings.layers, settings.pool)
-    if settings.state == "carry":
-        raise InputError("state carry makes a row depend on all before it, but a corpus is read in parts; use reset")
-    check_range(settings, ("part_rows", "row_bytes", "row_tokens", "batch_tokens"), 1)
 
 
 def _text(settings: Settings, text: TextConfig | None) -> TextConfig:

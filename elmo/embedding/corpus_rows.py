@@ -212,9 +212,7 @@ def _text_begins(name: str, part_rows: int, columns: Columns) -> Iterator[tuple[
             if not place:  # a text of these kinds would be a single row
                 check_encoding(chunk[:HEAD], name)
                 if has_old_ends(chunk[:HEAD]):
-                    raise InputError(
-                        f"{name}: its lines end with carriage returns alone; convert it with `tr '\\r' '\\n'`"
-                    )
+                    raise InputError(f"{name}: its lines end with carriage returns alone; convert it: `tr '\\r' '\\n'`")
             ends = np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n")) + place + 1
             place += len(chunk)
             ended = chunk.endswith(b"\n")

@@ -181,9 +181,7 @@ class Embedder:
         return f"<Embedder: {vectors}, {self.precision}, state {self.state!r}, on {self.device}>"
 
     def __reduce__(self) -> Any:
-        raise TypeError(
-            "an Embedder cannot be copied or pickled; share it, or load the model in each process: elmo.load(path)"
-        )
+        raise TypeError("an Embedder cannot be copied or pickled; share it, or call elmo.load(path) in each process")
 
     @property
     def n_layers(self) -> int:

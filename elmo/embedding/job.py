@@ -4,26 +4,24 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from elmo.disk.files import atomic_path, check_distinct, check_not_input, check_output, real_path
 from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import Layers
-from elmo.embedding.parts import embedded_in_parts, folder_of, written_in_parts
+from elmo.embedding.parts import folder_of, written_in_parts
 from elmo.embedding.pooling import Pool
 from elmo.embedding.store import write_vectors
 from elmo.errors import InputError, path_of
 from elmo.text import corpus, opening
 from elmo.text.given import check_outer, no_text, place_of
 from elmo.text.irregular import IrregularPlaces
-from elmo.text.records import Kind, TextRecord, kind_of, read_records
+from elmo.text.records import Kind, kind_of, read_records
 from elmo.text.tokenizer import WHITESPACE, Tokenizer
 from elmo.types import Dtype
 
@@ -83,14 +81,23 @@ def embed_file(
     records = read_records(lines, kind, tokenizer, name)
     rows, tokens_seen, last, is_by_line = 0, 0, None, True
     with ExitStack() as stack:
-        # The index is the last context and so ends first: if the disk is full, no index is left without its vectors.
-        note = None if index is None else stack.enter_context(_open_index(Path(index), overwrite))
-        writing = _written(embedder, records, output, overwrite, layers, pool, dtype, resume)
-        writer, embedded = stack.enter_context(writing)
+        # The index is the first context and so ends last: if the disk is full, no index is left without its vectors.
+        described = None
+        if index is not None:
+            temporary = stack.enter_context(atomic_path(Path(index), overwrite))
+            described = stack.enter_context(temporary.open("w", encoding="utf-8", newline="\n"))
+        if resume:
+            parts = written_in_parts(embedder, records, output, overwrite, layers, pool, dtype)
+            writer, embedded = stack.enter_context(parts)
+        else:
+            writer = stack.enter_context(write_vectors(output, dtype, overwrite))
+            embedded = embedder.embed_items(records, attrgetter("tokens"), layers, pool)
         for record, vectors in embedded:
             writer.append(record.text, record.tokens, vectors)
-            if note is not None:
-                note(rows, record)
+            if described is not None:
+                entry = {"row": rows, "line": record.line, "start": record.start, "text": record.text}
+                entry |= {"tokens": record.tokens, "offsets": record.offsets}
+                described.write(f"{json.dumps(entry)}\n")
             rows, tokens_seen, last = rows + 1, tokens_seen + len(record.tokens), record.line
             is_by_line = is_by_line and last in (None, rows)
             del record, vectors  # frees the vectors of a long line before the next ones are made
@@ -110,41 +117,6 @@ def _check_outputs(source: Any, output: Path, index: str | Path | None, overwrit
     if resume:  # the folder of parts is removed
         check_not_input(folder_of(output), inputs)
     check_output(output, overwrite, inputs=inputs)
-
-
-@contextmanager
-def _written(
-    embedder: Embedder,
-    records: Iterator[TextRecord],
-    output: Path,
-    overwrite: bool,
-    layers: Layers,
-    pool: Pool | None,
-    dtype: Dtype,
-    resume: bool,
-) -> Iterator[tuple[Any, Iterator[tuple[TextRecord, np.ndarray]]]]:
-    """Yields the writer of the output, and the records with their vectors, in finished parts if `resume` is true."""
-    if resume:
-        with written_in_parts(embedder, output, overwrite, layers, pool, dtype) as target:
-            embedded = embedded_in_parts(embedder, records, output, layers, pool, dtype)
-            with write_vectors(target, dtype, overwrite) as writer:
-                yield writer, embedded
-        return
-    with write_vectors(output, dtype, overwrite) as writer:
-        yield writer, embedder.embed_items(records, attrgetter("tokens"), layers, pool)
-
-
-@contextmanager
-def _open_index(path: Path, overwrite: bool) -> Iterator[Callable[[int, TextRecord], None]]:
-    """Yields a function that writes the entry of a row."""
-    with atomic_path(path, overwrite) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
-
-        def note(row: int, record: TextRecord) -> None:
-            entry = {"row": row, "line": record.line, "start": record.start, "text": record.text}
-            entry |= {"tokens": record.tokens, "offsets": record.offsets}
-            file.write(f"{json.dumps(entry)}\n")
-
-        yield note
 
 
 class FileLines:

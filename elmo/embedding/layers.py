@@ -96,9 +96,7 @@ def layer_selector(layers: Layers, n_layers: int) -> Selection:
         return lambda every: _mixed(every, weights)
     choices = CHOICES.format(last=n_layers - 1, n=n_layers)
     meant = did_you_mean(layers, NAMES) if isinstance(layers, str) else ""
-    raise InputError(
-        f"layers is {shown(layers)}; this model has {n_layers} layers of vectors: {choices} are possible{meant}"
-    )
+    raise InputError(f"layers is {shown(layers)}; this model has {n_layers} layers: {choices} are possible{meant}")
 
 
 def listed(layers: Any) -> Any:

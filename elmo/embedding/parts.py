@@ -25,11 +25,12 @@ from elmo.disk.run import check_same, lock_folder, read_json
 from elmo.embedding.embedder import NEUTRAL_TEXT, Embedder
 from elmo.embedding.layers import Layers, written_layers
 from elmo.embedding.pooling import Pool
-from elmo.embedding.store import read_vectors, write_vectors
+from elmo.embedding.store import Writer, read_vectors, write_vectors
 from elmo.errors import InputError
 from elmo.text.records import TextRecord
 from elmo.types import Dtype
 
+Embedded = tuple[TextRecord, np.ndarray]
 RUN = "run.json"
 NAMES, VECTORS = "names", "vectors"
 """The arrays in the file of a chunk's new words: the words as JSON in bytes, and their vectors."""
@@ -42,17 +43,22 @@ def folder_of(output: Path) -> Path:
 
 @contextmanager
 def written_in_parts(
-    embedder: Embedder, output: Path, overwrite: bool, layers: Layers, pool: Pool | None, dtype: Dtype
-) -> Iterator[Path]:
-    """Yields the path inside the folder to which the output is written. On success the folder is removed.
+    embedder: Embedder,
+    records: Iterable[TextRecord],
+    output: Path,
+    overwrite: bool,
+    layers: Layers,
+    pool: Pool | None,
+    dtype: Dtype,
+) -> Iterator[tuple[Writer, Iterator[Embedded]]]:
+    """Yields the writer of the output, in the folder, and every record with its vectors. In the end the folder goes.
 
-    Raises InputError if the folder has rows of another model or other settings or is not of such a run, or another
-    process is writing the output, and OSError if the output exists; for a full disk, it says how to resume.
+    Raises InputError if the folder has rows of another model, other settings or other sentences, is damaged or not of
+    such a run, or another process is writing the output, and OSError if the output exists; for a full disk, it says
+    how to resume.
     """
     if embedder.state == "carry":
-        raise InputError(
-            "state carry cannot be resumed: a row depends on all rows before it; use reset, or omit --resume"
-        )
+        raise InputError("state carry cannot be resumed: a row depends on all before it; use reset, or omit --resume")
     check_output(output, overwrite)
     folder = folder_of(output)
     settings = _settings(embedder, layers, pool, dtype)
@@ -62,7 +68,8 @@ def written_in_parts(
         for left in (*folder.glob(".*.partial"), written):  # a killed process may have left them
             left.unlink(missing_ok=True)
         try:
-            yield written
+            with write_vectors(written, dtype, overwrite) as writer:
+                yield writer, _embedded(embedder, records, folder, layers, pool, dtype)
         except OSError as error:
             if error.errno not in DISK_FULL or not Path(error.filename or "").is_relative_to(folder):
                 raise
@@ -72,14 +79,10 @@ def written_in_parts(
         remove(folder)
 
 
-def embedded_in_parts(
-    embedder: Embedder, records: Iterable[TextRecord], output: Path, layers: Layers, pool: Pool | None, dtype: Dtype
-) -> Iterator[tuple[TextRecord, np.ndarray]]:
-    """Yields every record with its vectors, within `written_in_parts`: kept rows are read, others embedded and kept.
-
-    Raises InputError if kept rows belong to other sentences, or are damaged.
-    """
-    folder = folder_of(output)
+def _embedded(
+    embedder: Embedder, records: Iterable[TextRecord], folder: Path, layers: Layers, pool: Pool | None, dtype: Dtype
+) -> Iterator[Embedded]:
+    """Yields every record with its vectors: kept rows are read, others embedded and kept."""
     embedder.words.clear()
     tokens_of = attrgetter("tokens")
     for number, chunk in enumerate(embedder.chunks(iter(records), tokens_of)):
@@ -117,7 +120,7 @@ def _read_words(embedder: Embedder, path: Path) -> None:
     embedder.words.keep(names, vectors)
 
 
-def _read_part(part: Path, records: list[TextRecord]) -> Iterator[tuple[TextRecord, np.ndarray]]:
+def _read_part(part: Path, records: list[TextRecord]) -> Iterator[Embedded]:
     with read_vectors(part) as kept:
         for row, record in enumerate(records):
             try:

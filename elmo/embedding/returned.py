@@ -43,17 +43,15 @@ def _frame(arrays: Iterable[np.ndarray], given: Any, pool: Pool | None) -> Any:
     given = given if hasattr(given, "__getitem__") else list(given)
     labels: Any = row_labels(given)
     if pool is not None:
-        pairs = zip(arrays, given, strict=True)
-        texts = [(_text(vectors, text), np.asarray(vectors)) for vectors, text in pairs]
+        texts = [
+            (vectors.text if isinstance(vectors, TextVectors) else " ".join(text), np.asarray(vectors))
+            for vectors, text in zip(arrays, given, strict=True)
+        ]
         return pandas.DataFrame(texts, index=labels, columns=["text", "vector"])
     columns = ["text", "sentence", "token", "start", "end", "vector"]
     names = range(len(given)) if labels is None else labels
     rows = [row for name, vectors, text in zip(names, arrays, given, strict=True) for row in _rows(name, vectors, text)]
     return pandas.DataFrame(rows, columns=columns)
-
-
-def _text(vectors: np.ndarray, given: Any) -> str:
-    return vectors.text if isinstance(vectors, TextVectors) else " ".join(given)
 
 
 def _rows(name: Any, vectors: np.ndarray, given: Any) -> Iterator[tuple[Any, ...]]:

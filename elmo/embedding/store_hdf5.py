@@ -64,14 +64,11 @@ class Hdf5Writer:
         try:
             if error is None:
                 self._write_tokens()
-                self._write_index()
+                if self._index is not None:
+                    text = self._index.getvalue() + ("}" if self._rows else "{}")
+                    self._output.file.create_dataset(INDEX, (1,), h5py.string_dtype())[0] = text
         finally:
             self._output.__exit__(kind, error, trace)
-
-    def _write_index(self) -> None:
-        if self._index is not None:
-            text = self._index.getvalue() + ("}" if self._rows else "{}")
-            self._output.file.create_dataset(INDEX, (1,), h5py.string_dtype())[0] = text
 
     def _write_tokens(self) -> None:
         self._stored.resize((self._rows,))

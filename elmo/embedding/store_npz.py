@@ -61,7 +61,7 @@ class NpzVectors:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._open()
-        renew_at_fork(self, NpzVectors._inherit)
+        renew_at_fork(self, lambda vectors: setattr(vectors, "_is_inherited", True))
         self._rows = len(self._arrays.files) - (TOKENS in self._arrays.files)
 
     def __len__(self) -> int:
@@ -89,9 +89,6 @@ class NpzVectors:
                 raise ValueError("one array")
             self._file = stack.pop_all()
         self._is_inherited = False
-
-    def _inherit(self) -> None:
-        self._is_inherited = True
 
     def _own(self) -> Any:
         """The arrays. A forked process opens them again: an inherited file has one position for all processes."""

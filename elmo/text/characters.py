@@ -32,9 +32,7 @@ def encode_words(words: Sequence[str], max_characters: int = 50) -> Int[np.ndarr
     skipped, as in the published encoders. The words `<S>` and `</S>` are the sentence boundaries.
     """
     check_whole("max_characters", max_characters, 3)  # two marks and a byte
-    encoded = [
-        b"\0" if word in MARKS else word.encode("utf-8", errors="ignore")[: max_characters - 2] for word in words
-    ]
+    encoded = [b"\0" if word in MARKS else word.encode("utf-8", "ignore")[: max_characters - 2] for word in words]
     lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
     ids = np.full((len(encoded), max_characters), PADDING, dtype=np.int32)
     ids[:, 0] = BEGIN_WORD

@@ -165,9 +165,7 @@ def _files_below(source: Path, output: Path) -> tuple[list[Path], list[Path]]:
     for folder, inside, names in os.walk(source, onerror=_raise, followlinks=True):
         is_known = (real := os.path.realpath(folder)) in seen  # two links, or one that leads back
         if place.is_relative_to(real):
-            raise InputError(
-                f"{output}: is in the input ({folder}), and would be read as text; name a folder elsewhere"
-            )
+            raise InputError(f"{output}: is in the input ({folder}) and would be read as text; name a folder elsewhere")
         seen.add(real)
         inside[:] = [] if is_known else sorted(name for name in inside if not name.startswith("."))
         found += [] if is_known else [Path(folder, name) for name in names if not name.startswith(".")]

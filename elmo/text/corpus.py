@@ -41,9 +41,7 @@ def expand_patterns(patterns: Iterable[str | Path]) -> list[Path]:
                 problem = "is a device"
             elif name == "-":
                 problem = "standard input is not read here"
-            raise InputError(
-                f"{name}: {problem}; name a text file (.txt, .gz, .xz, .bz2) or a pattern such as 'corpus/*.txt'"
-            )
+            raise InputError(f"{name}: {problem}; name a text file (.txt, .gz, .xz, .bz2) or a pattern: 'corpus/*.txt'")
         paths.update(files)
     if not paths:
         raise InputError("no text files; name one (.txt, .gz, .xz, .bz2) or a pattern such as 'corpus/*.txt'")

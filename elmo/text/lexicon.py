@@ -72,16 +72,11 @@ class Lexicon:
             parts.append(np.array([[self.words.get(word, unknown)] for word in words], np.int64).reshape(-1, 1))
         if self.characters is not None:
             assert self.max_characters is not None
-            ids = np.full((len(words), self.max_characters), self.characters[PADDING], np.int64)
+            table, unknown = self.characters, self.characters[UNKNOWN]
+            ids = np.full((len(words), self.max_characters), table[PADDING], np.int64)
             for row, word in zip(ids, words, strict=True):
-                own = self._characters_of(word)
+                forms = [word] if word in (BEGIN_SENTENCE, END_SENTENCE) else word
+                own = [table[FIRST], *(table.get(form, unknown) for form in forms), table[LAST]]
                 row[: len(own)] = own
             parts.append(ids)
         return np.concatenate(parts, axis=1) + 1
-
-    def _characters_of(self, word: str) -> list[int]:
-        table = self.characters
-        assert table is not None
-        unknown = table[UNKNOWN]
-        forms = [word] if word in (BEGIN_SENTENCE, END_SENTENCE) else word
-        return [table[FIRST], *(table.get(form, unknown) for form in forms), table[LAST]]

@@ -156,9 +156,7 @@ def decode_text(raw: bytes, path: Path, otherwise: str | None = None) -> tuple[s
         try:
             return raw.decode(wide), wide
         except UnicodeDecodeError as error:
-            raise InputError(
-                f"{path}: is damaged {wide} ({error.reason}, byte {error.start}); fetch it again"
-            ) from error
+            raise InputError(f"{path}: damaged {wide} ({error.reason}, byte {error.start}); fetch it again") from error
     try:
         return raw.decode("utf-8"), "utf-8"
     except UnicodeDecodeError as error:

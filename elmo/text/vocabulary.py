@@ -100,9 +100,7 @@ class Vocabulary:
         try:
             raw = _decompressed(raw, name) if name.lower().endswith(".gz") else raw
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise InputError(
-                f"{name}: damaged or incomplete gzip file ({error}); fetch or compress it again"
-            ) from error
+            raise InputError(f"{name}: damaged or incomplete gzip ({error}); fetch or compress it again") from error
         if raw.count(b"\n") > MOST_WORDS:
             raise InputError(f"{name}: has more than {MOST_WORDS:,} lines; give a word list, one word per line")
         try:
@@ -147,9 +145,7 @@ def _decompressed(raw: bytes, name: str) -> bytes:
     with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
         text = file.read(most + 1)
     if len(text) > most:
-        raise InputError(
-            f"{name}: {len(raw):,} bytes unpack to more than {most:,}; no word list is so large, do not use it"
-        )
+        raise InputError(f"{name}: {len(raw):,} bytes unpack to more than {most:,}; no list is so large, do not use it")
     return text
 
 
