@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         # Processes that train together hit the same errors, except a machine's own; only the first reports them.
         is_one_of_several = parsed.run is pretraining.train_verb and not is_first_process()
         _end_by_exit()
-        warnings.showwarning = _show_warning
+        warnings.showwarning = lambda message, *_: print_line(f"elmo: warning: {_in_short(str(message))}")
         if getattr(parsed, "strict", False):
             warnings.simplefilter("error", IrregularInput)
         _check_current_folder()
@@ -118,10 +118,6 @@ def _end_by_exit() -> None:
     for number in (getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")):
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, lambda number, _: sys.exit(128 + number))
-
-
-def _show_warning(message: Warning | str, *_: object) -> None:
-    print_line(f"elmo: warning: {_in_short(str(message))}")
 
 
 def _in_short(text: str) -> str:

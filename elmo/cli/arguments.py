@@ -111,10 +111,7 @@ def add_output(parser: Any, text: str) -> None:
 
 
 def take_output(arguments: argparse.Namespace, most: int | None = None) -> None:
-    """Moves the last of `arguments.input` to `arguments.output`, unless --output names it.
-
-    Raises InputError if nothing is left, or more than `most` inputs.
-    """
+    """Moves the last input to `output`, unless that is given. Raises InputError for no input, or more than `most`."""
     if arguments.output is None:
         if len(arguments.input) < 2:
             raise InputError(f"the output is missing; name it after {arguments.input[0]}, or as --output")

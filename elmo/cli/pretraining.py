@@ -80,7 +80,8 @@ def add_verbs(verbs: Any) -> None:
 
 
 def train_verb(arguments: argparse.Namespace) -> None:
-    resume = arguments.resume or _is_restarted()
+    # After the loss of a process, torchrun starts this command again.
+    resume = arguments.resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     values, source = _train_values(arguments, resume)
     from elmo.pretraining import train
     from elmo.pretraining.settings import TrainConfig
@@ -96,11 +97,6 @@ def train_verb(arguments: argparse.Namespace) -> None:
         print(f"{name:20} {value:,}" if isinstance(value, int) else f"{name:20} {value}")
     if not arguments.dry_run:
         print(f"{'next':20} elmo embed TEXT.txt vectors.hdf5 --model {shlex.quote(str(made.output))}")
-
-
-def _is_restarted() -> bool:
-    """Whether torchrun has restarted this command after the loss of a process; the training is then resumed."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
 def _train_values(arguments: argparse.Namespace, resume: bool) -> tuple[dict[str, Any], Any]:

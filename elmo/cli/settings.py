@@ -89,10 +89,7 @@ def _class(module: str, name: str) -> tuple[str, list[ast.stmt]] | None:
 
 
 def config_of(entry_point: str, keyword: str = "config") -> tuple[str, str] | None:
-    """Finds the settings of an entry point, `module:NAME`: the class that NAME's call takes as its argument `config`.
-
-    Returns the module and name of the class, or None if the source has no such call.
-    """
+    """Returns the module and name of the class that the call at `module:NAME` takes as `keyword`; None for no call."""
     module, _, name = entry_point.partition(":")
     for node in _tree(module).body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and ast.unparse(node.targets[0]) == name:
@@ -169,10 +166,7 @@ def recipe_and_overrides(arguments: argparse.Namespace) -> tuple[str | None, lis
 
 
 def resumed_folder(output: str | None, record: str | None = None) -> Path:
-    """Returns the folder of the run that --resume continues, which is that of --output.
-
-    Raises InputError if `output` is None, or if the folder lacks the file `record`, so that there is no run.
-    """
+    """Returns the folder of the run to resume. Raises InputError if `output` is None, or lacks the file `record`."""
     if output is None:
         raise InputError("--resume needs --output, the folder of the run to continue; omit it to start a new run")
     folder = Path(output)

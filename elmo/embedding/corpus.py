@@ -246,10 +246,7 @@ def examine_model(settings: Settings) -> tuple[Model, str, TextConfig]:
 def load_embedder(
     settings: Settings, sha256: str | None = None, device: str | None = None, opened: list[Model] | None = None
 ) -> tuple[Embedder, Tokenizer]:
-    """Returns an embedder with the model, which is opened unless it is in `opened`, and its tokenizer.
-
-    Raises InputError if the model's hash is not `sha256`.
-    """
+    """Returns embedder and tokenizer of the model, which `opened` may hold. Raises InputError for another sha256."""
     model = opened.pop() if opened else formats.load(settings.model, settings.weights)
     if sha256 and opened is None and (found := formats.content_hash(model)) != sha256:
         raise InputError(

@@ -134,7 +134,8 @@ class Embedder:
         computed = torch.bfloat16 if precision == "bfloat16" else torch.float32
         self._reader = GraphReader(self.bilm, computed) if has_kernels else self.bilm
         normalize = () if text is None else text.normalize
-        self._words = WordVectors(self._reader, word_encoder(bilm.config, vocabulary, normalize), self.device)
+        self.words = WordVectors(self._reader, word_encoder(bilm.config, vocabulary, normalize), self.device)
+        """The cache of the words that have been read so far, with their vectors."""
         self.text = text
         self.vocabulary = vocabulary
         self.state: StatePolicy = state
@@ -152,10 +153,7 @@ class Embedder:
 
     @classmethod
     def load(cls, path: str | Path | None = None, *, weights: str | Path | None = None, **options: Any) -> "Embedder":
-        """Returns an embedder with the model at `path` (see `elmo.formats.load`); `options` are those of the class.
-
-        `weights` names the weights of an options file if they are elsewhere.
-        """
+        """Returns the embedder of a model; `path` and `weights` are those of `formats.load`, `options` the class's."""
         known = signature(Embedder.__init__).parameters.keys() - {"self", "bilm", "text", "vocabulary", "release"}
         for name in sorted(options.keys() - known):
             meant = did_you_mean(name, known) or f"; it has {', '.join(sorted(known))}"
@@ -164,10 +162,7 @@ class Embedder:
 
     @classmethod
     def of(cls, model: formats.Model, *, release: bool = False, **options: Any) -> "Embedder":
-        """Returns an embedder with a model that is loaded already; `options` are those of the class.
-
-        With `release`, the weights of `model` are freed, too, so it cannot be used any more.
-        """
+        """Returns an embedder with a loaded model, which `release` makes unusable; `options` are those of the class."""
         bilm = model.bilm()
         if release:
             model.weights.clear()
@@ -187,11 +182,6 @@ class Embedder:
     def n_layers(self) -> int:
         """The number of layers (N), the token layer included."""
         return self.bilm.config.lstm.n_layers + 1
-
-    @property
-    def words(self) -> WordVectors:
-        """The cache of the words that have been read so far, with their vectors."""
-        return self._words
 
     @property
     def dim(self) -> int:
@@ -263,10 +253,7 @@ class Embedder:
         return found
 
     def embed_stream(self, sentences: Any, layers: Layers = "all", pool: Pool | None = None) -> Iterator[np.ndarray]:
-        """Yields the arrays of `embed` one at a time and in order, for any number of sentences, at constant memory.
-
-        Some sentences are read ahead, so that batches have sentences of similar length.
-        """
+        """Yields the arrays of `embed` one at a time, in order, at constant memory; some sentences are read ahead."""
         select, shape = layer_selector(layers, self.n_layers), vector_shaper(layers, pool)
         are_texts, rows = told_apart(sentences)
         alone = self._independent
@@ -335,7 +322,7 @@ class Embedder:
                 self._between()
             with self._autocast():
                 sizes = self.batch_tokens, self._rows
-                arrays = read_independent(self._reader, self._words, chunk, select, *sizes, twice, self._between, dtype)
+                arrays = read_independent(self._reader, self.words, chunk, select, *sizes, twice, self._between, dtype)
             yield from arrays
 
     def _warmed(self, sentences: Iterator[Sentence], select: Selection) -> Iterator[np.ndarray]:
@@ -376,7 +363,7 @@ class Embedder:
         """The vectors of one batch without sentence boundaries, and the state after it."""
         with self._autocast():
             dtype = getattr(torch, self.dtype)
-            return read_sentences(self._reader, self._words, sentences, select, state, self.batch_tokens, dtype)
+            return read_sentences(self._reader, self.words, sentences, select, state, self.batch_tokens, dtype)
 
     def _autocast(self) -> torch.autocast:
         """Sets the embedder's own precision, whatever the caller's autocast is."""

@@ -14,10 +14,7 @@ NUMBERS_AT_ONCE = 1 << 22  # a long row is converted in pieces, so there is no s
 
 
 def as_stored(numbers: np.ndarray, dtype: np.dtype, remedy: str = "store float32") -> np.ndarray:
-    """Converts numbers to the type of a file.
-
-    Raises InputError, with the remedy, if a number is outside its range, and Failure if a number is not finite.
-    """
+    """Converts numbers to a file's type. Raises InputError, with the remedy, beyond its range, Failure for NaN."""
     with np.errstate(over="ignore"):
         stored = numbers.astype(dtype, order="C", copy=False)
     if not np.isfinite(stored).all():

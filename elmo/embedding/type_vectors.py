@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from elmo.disk.files import atomic_path
 from elmo.embedding.embedder import Embedder
-from elmo.embedding.layers import Layers, check_one_vector
+from elmo.embedding.layers import Layers, check_one_vector, vector_size
 from elmo.errors import InputError, path_of
 from elmo.text.records import TextRecord, as_records
 
@@ -53,7 +53,7 @@ def average_types(
     check_one_vector(layers, "word")
     rows: dict[str, int] = {}
     counts: list[int] = []
-    sums = np.zeros((FIRST_ROWS, 0))
+    sums = np.zeros((FIRST_ROWS, vector_size(layers, embedder.n_layers, embedder.dim)))
     read = 0
     embedded = embedder.embed_items(as_records(sentences), attrgetter("tokens"), layers)
     for number, (record, vectors) in enumerate(embedded, 1):
@@ -63,7 +63,8 @@ def average_types(
         counts.extend([0] * (len(rows) - len(counts)))
         for place in places:
             counts[place] += 1
-        sums = _with_room(sums, len(rows), vectors.shape[-1])
+        if (more := len(rows) - len(sums)) > 0:
+            sums = np.concatenate([sums, np.zeros((max(more, len(sums)), sums.shape[1]))])
         np.add.at(sums, places, vectors)
         read += len(record.tokens)
         if progress is not None:
@@ -88,13 +89,3 @@ def write_word2vec(types: DistinctWords, path: str | Path, min_count: int = 1, o
             numbers = " ".join(map(str, types.means[row]))
             file.write(f"{types.words[row]} {numbers}\n")
     return len(order)
-
-
-def _with_room(sums: Float[np.ndarray, "R X"], rows: int, dim: int) -> np.ndarray:
-    """The table, enlarged to at least `rows` rows."""
-    if rows <= len(sums) and sums.shape[1] == dim:
-        return sums
-    larger = np.zeros((max(2 * len(sums), rows), dim))
-    if sums.shape[1] == dim:
-        larger[: len(sums)] = sums
-    return larger

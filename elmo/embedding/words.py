@@ -26,10 +26,7 @@ Encode = Callable[[Sequence[str]], np.ndarray]  # a function from words to their
 def word_encoder(
     config: BiLMConfig, vocabulary: Vocabulary | Lexicon | None, normalize: tuple[str, ...] = ()
 ) -> Encode:
-    """Returns the function that turns words into a model's ids: of bytes, of a vocabulary, or of words and characters.
-
-    `normalize` names the steps to the spelling that the model reads, as in `TextConfig`.
-    """
+    """Returns the function from words, respelled by the steps `normalize` of `TextConfig`, to the ids of a model."""
     if config.word_cnn is not None:
         if not isinstance(vocabulary, Lexicon):
             raise InputError("the model reads words and characters as ids in a lexicon, but no lexicon is given")

@@ -186,10 +186,7 @@ class Index:
         ], count
 
     def uses(self, word: str, most: int) -> tuple[list[Use], int]:
-        """Returns occurrences of `word` as spelled, without vectors, in text order, and their number.
-
-        If there are more than `most`, they are taken evenly over the text.
-        """
+        """Returns at most `most` occurrences of `word` without vectors, evenly over the text, and the number of all."""
         rows, count = self._rows(word, most)
         return self._uses(rows), count
 

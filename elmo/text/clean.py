@@ -156,11 +156,7 @@ def held_out(paths: Sequence[Path], source: Path, config: CleanConfig) -> list[P
 
 
 def _files_below(source: Path, output: Path) -> tuple[list[Path], list[Path]]:
-    """The text files below a folder, also behind links, and the other files, in order, without hidden ones.
-
-    Raises InputError if `output` is in one of the folders. Raises OSError for a folder that cannot be read, whose texts
-    would be missing.
-    """
+    """The text files below a folder, also behind links, and the other files, in order, without hidden ones."""
     found, seen, place = list[Path](), set[str](), real_path(output)
     for folder, inside, names in os.walk(source, onerror=_raise, followlinks=True):
         is_known = (real := os.path.realpath(folder)) in seen  # two links, or one that leads back

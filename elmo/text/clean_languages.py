@@ -17,10 +17,7 @@ WORD = re.compile(r"[^\W\d_]+")
 
 
 class Languages:
-    """Recognizes paragraphs in another language than `own`, a code such as "la".
-
-    Raises InputError if spaCy does not know the language.
-    """
+    """Recognizes paragraphs in another language than `own`, such as "la". Raises InputError if spaCy lacks `own`."""
 
     def __init__(self, own: str) -> None:
         Tokenizer(TextConfig(language=own))

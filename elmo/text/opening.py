@@ -63,10 +63,7 @@ def open_text(path: Path) -> TextIOWrapper:
 
 
 def open_bytes(path: Path) -> Any:
-    """Opens a file for reading, decompressing gzip, xz and bzip2, which it recognizes by content.
-
-    Raises InputError for a zip archive and other compressed files.
-    """
+    """Opens a file, decompressing gzip, xz and bzip2 by content. Raises InputError for other compressed files."""
     suffix = path.suffix.lower()
     if not path.is_file():  # a pipe cannot be opened twice
         if " " in path.name and not path.exists():

@@ -82,10 +82,7 @@ class TextRecord:
 
 
 def as_records(sentences: "Iterable[Sequence[str] | TextRecord]") -> Iterator[TextRecord]:
-    """Yields sentences as records. Nothing is known of the place of a list of tokens.
-
-    Raises InputError for what is neither, as `elmo.text.given.check_sentence` does.
-    """
+    """Yields sentences as records; a list of tokens has no place. Raises the errors of `given.check_sentence`."""
     for number, sentence in enumerate(check_outer(sentences, SENTENCES)):
         yield sentence if isinstance(sentence, TextRecord) else TextRecord("", check_sentence(sentence, number))
 
@@ -135,10 +132,7 @@ def suffix_of(path: str | Path) -> str:
 def read_records(
     lines: Iterable[str], kind: Kind, tokenizer: Tokenizer | None, source: str | Path = "input"
 ) -> Iterator[TextRecord]:
-    """Yields the records of a file's lines; `tokenizer`, needed only for text, splits a line into sentences of tokens.
-
-    Raises InputError with `source` and the line.
-    """
+    """Yields the records of lines; only text needs the `tokenizer`. Raises InputError with `source` and the line."""
     if kind not in get_args(Kind):
         raise InputError(f"kind is {kind!r}; one of {', '.join(get_args(Kind))} is expected")
     if kind == "text":
