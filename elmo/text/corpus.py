@@ -148,7 +148,7 @@ def is_fingerprint(known: object, now: str) -> bool:
 
 
 def sample_hash(paths: Sequence[Path]) -> str:
-    """Returns a short hash of raw bytes: of each file, but no pipe, the first block and, unless they are many, others."""
+    """Returns a short hash of raw bytes: of each file (no pipe) the first block and, unless they are many, others."""
     digest = hashlib.sha256()
     gaps = min(MOST_BLOCKS, ALL_BLOCKS // max(1, len(paths))) - 1
     for path in paths:
