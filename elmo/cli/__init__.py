@@ -13,6 +13,7 @@ import threading
 import warnings
 from collections.abc import Sequence
 from io import TextIOWrapper
+from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,7 +25,10 @@ from elmo.errors import Failure, InputError, IrregularInput, in_one_line, lack_o
 from elmo.terminal import escape_controls, print_line
 
 VERBS = "elmo.verbs"
-"""The group of entry points by which other packages add verbs; each names a module with `GROUP` and `add_verbs`."""
+"""The group of entry points by which other packages add verbs.
+
+Each names a module with `add_verbs` and `GROUP`, the heading of its verbs in `elmo --help`.
+"""
 LONGEST_LINE = 2000  # the most characters of an error or a warning
 
 
@@ -160,18 +164,13 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="elmo", description="Deep contextualized word representations: pretrain, embed, probe.")
     parser.add_argument("--version", action="version", version=f"elmo-torch {elmo.__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for part in (texts, pretraining, embedding, models, neighbors, looking, serving, completion):
-        _add(verbs, part)
+    modules = [texts, pretraining, embedding, models, neighbors, looking, serving, completion]
     from importlib.metadata import entry_points
 
-    for point in sorted(entry_points(group=VERBS), key=lambda point: point.name):
-        _add(verbs, point.load())
+    points = sorted(entry_points(group=VERBS), key=lambda point: point.name)
+    for module in chain(modules, (point.load() for point in points)):
+        known = set(verbs.choices)
+        module.add_verbs(verbs)
+        for name in verbs.choices.keys() - known:
+            verbs.choices[name].group = getattr(module, "GROUP", "of other packages")
     return parser
-
-
-def _add(verbs: Any, part: Any) -> None:
-    """Adds the verbs of a module. Its `GROUP` is their heading in `elmo --help`."""
-    known = set(verbs.choices)
-    part.add_verbs(verbs)
-    for name in verbs.choices.keys() - known:
-        verbs.choices[name].group = getattr(part, "GROUP", "of other packages")

@@ -299,10 +299,7 @@ def print_neighbors(
     what: str = "occurrence",
     places: Sequence[Any] | None = None,
 ) -> None:
-    """Prints each query in its context and, below it, its neighbours, or a line that there is no other `what`.
-
-    Behind each is the place of its token, if it is known; `places` are those of the queries.
-    """
+    """Prints each query in its context, with its place if known; below, its neighbours, or `no other {what}`."""
     for (sentence, index), neighbors, place in zip(queries, found, places or [""] * len(queries), strict=True):
         print(_placed(sentence, index, place))
         for neighbor in neighbors:

@@ -232,10 +232,7 @@ def open_worker(
 
 
 def examine_model(settings: Settings) -> tuple[Model, str, TextConfig]:
-    """Returns the model, its content hash, and how text is split for it.
-
-    Raises the errors of `elmo.formats.load`, and InputError if the model lacks the layers or needs more memory.
-    """
+    """Returns the model, its hash, and how text is split for it. Raises InputError if it lacks layers or memory."""
     model = formats.load(settings.model, settings.weights)
     layer_selector(settings.layers, model.config.lstm.n_layers + 1)
     if settings.memory is not None:

@@ -66,10 +66,7 @@ class QueryResult:
 
 
 def find_occurrences(sentences: Iterable[Sequence[str] | TextRecord], word: str) -> list[tuple[int, int]]:
-    """Returns every (sentence index, token index) of `word` with the same spelling, in text order.
-
-    `sentences` are those of `search`. Raises InputError for a text, which is not split here.
-    """
+    """Returns every (sentence index, token index) of `word` as spelled. Raises InputError for an unsplit text."""
     records = enumerate(as_records(sentences))
     return [(s, t) for s, record in records for t, token in enumerate(record.tokens) if token == word]
 

@@ -52,10 +52,7 @@ class SenseRow:
 
 
 def read_occurrences(path: str | Path) -> list[Occurrence]:
-    """Reads the labelled occurrences of a TSV file with a header line: `COLUMNS`, or `WITH_FORM`.
-
-    Raises InputError with the line if it is invalid.
-    """
+    """Reads the occurrences of a TSV file with the header `COLUMNS` or `WITH_FORM`. Raises InputError with the line."""
     lines = numbered_lines(path_of("the file of senses", path))
     _, head = next(lines, (1, ""))
     columns = tuple(head.split("\t"))

@@ -105,12 +105,10 @@ def clean_folder(
     words = dict[str, int]()
     with atomic_path(output, overwrite, (TRAIN, HELDOUT, REPORT)) as folder:
         folder.mkdir()
-        for part, own in ((HELDOUT, [path for path in paths if path in held]), (TRAIN, paths)):
+        for part in (HELDOUT, TRAIN):  # what is held out is not trained on
             words[part] = 0
             with (folder / part).open("w", encoding="utf-8", newline="\n") as file:
-                for path in own:
-                    if part == TRAIN and path in held:
-                        continue
+                for path in (path for path in paths if (path in held) == (part == HELDOUT)):
                     kept = list(cleaner.paragraphs(path, part))
                     file.write("".join(f"{paragraph}\n" for paragraph in kept) + "\n" * bool(kept))
                     words[part] += sum(len(paragraph.split()) for paragraph in kept)
