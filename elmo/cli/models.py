@@ -196,12 +196,8 @@ def _own_row(name: str, package: str, found: Any) -> dict[str, Any]:
         about += f"; {words / 1e6:.0f}M words read"
     language = "" if found.text is None else found.text.language
     row = {"name": name, "aliases": [], "language": language, "about": about, "layout": found.format}
-    return row | {
-        "license": found.card.get("license", ""),
-        "path": str(found.path),
-        "package": package,
-        "pulled": False,
-    }
+    row |= {"license": found.card.get("license", ""), "path": str(found.path), "package": package}
+    return row | {"pulled": False}
 
 
 def _has(row: dict[str, Any], words: list[str]) -> bool:

@@ -28,7 +28,6 @@ from elmo.disk.run import lock_folder
 from elmo.embedding.arrow import ROW_BYTES, ROW_TOKENS, RecordBatch, embed_batches, error_schema, vector_schema
 from elmo.embedding.budget import tokens_within
 from elmo.embedding.corpus_folder import (
-    CONTENTS,
     DONE,
     ERRORS,
     FORMAT,
@@ -312,7 +311,7 @@ def _identity(settings: Settings, sha256: str, text: TextConfig, sizes: dict[str
     kept = {name: value for name, value in to_dict(settings).items() if name not in NO_IDENTITY}
     kept["layers"] = written_layers(settings.layers)
     identity = {"model sha256": sha256, "text": text_values(text), **kept, "inputs": sizes}
-    identity[CONTENTS] = sample_hash([Path(name) for name in sizes if not is_address(name)])
+    identity["inputs' contents"] = sample_hash([Path(name) for name in sizes if not is_address(name)])
     return json.loads(json.dumps(identity))
 
 

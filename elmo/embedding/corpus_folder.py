@@ -20,7 +20,6 @@ from elmo.embedding.corpus_rows import Part
 from elmo.errors import InputError
 
 MANIFEST, VECTORS, ERRORS, DONE = "manifest.json", "vectors", "errors", "done"
-CONTENTS = "inputs' contents"
 FORMAT = 1
 
 

@@ -63,7 +63,7 @@ def by_length(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
 def pair_results(
     items: Iterable[Item], part: Callable[[Item], Any], read: Callable[[Iterator[Any]], Iterator[Result]]
 ) -> Iterator[tuple[Item, Result]]:
-    """Yields every item with the result of `read` for its `part`; `read` gives one each, in order, and may read ahead."""
+    """Yields every item with the result of `read` for its `part`; `read` gives one each, in order, and may read on."""
     waiting: deque[Item] = deque()  # the items that are read ahead
 
     def parts() -> Iterator[Any]:
