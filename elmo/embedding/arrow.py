@@ -80,25 +80,29 @@ def embed_batches(
         # A refused row goes through the embedder as an empty text, so that errors do not accumulate in memory.
         return SplitText("") if isinstance(row[1], RefusedRow) else row[1]
 
+    def batches_of(rows: list[Row], errors: list[dict[str, Any]]) -> tuple[RecordBatch, RecordBatch]:
+        refused = pa.RecordBatch.from_pylist(errors, schema=error_schema(kind))
+        return _vectors(pa, rows, vector_schema(kind, dtype)), refused
+
     rows: list[Row] = []
-    errors: list[tuple[Any, str, bytes | None]] = []
+    errors: list[dict[str, Any]] = []
     size = 0
     for (name, text), vectors in embedder.embed_items(named(), text_of, layers, pool):
         if isinstance(text, RefusedRow):
-            errors.append((name, text.reason, text.begin))
+            errors.append({"id": name, "reason": text.reason, "begin": text.begin})
         else:
             try:
                 rows.append((name, text, as_stored(np.asarray(vectors), np.dtype(dtype))))
             except InputError as error:
-                errors.append((name, str(error), None))
+                errors.append({"id": name, "reason": str(error)})
             size += sum(map(len, text.tokens)) + TOKEN_BYTES * len(text.tokens)  # more than the vectors if pooled
         size += vectors.size * np.dtype(dtype).itemsize + 100
         del vectors
         if size >= BATCH_BYTES:
-            yield _vectors(pa, rows, vector_schema(kind, dtype)), _errors(pa, errors, error_schema(kind))
+            yield batches_of(rows, errors)
             rows, errors, size = [], [], 0
     if size:
-        yield _vectors(pa, rows, vector_schema(kind, dtype)), _errors(pa, errors, error_schema(kind))
+        yield batches_of(rows, errors)
 
 
 def with_errors(vectors: RecordBatch, errors: RecordBatch) -> RecordBatch:
@@ -188,9 +192,4 @@ def _vectors(pa: Any, rows: list[Row], schema: Any) -> RecordBatch:
         pa.array([list(vectors.shape) for _, _, vectors in rows], schema.field("shape").type),
         pa.array([text.ends for _, text, _ in rows], pa.list_(pa.int32())),
     ]
-    return pa.record_batch(columns, schema=schema)
-
-
-def _errors(pa: Any, refused: list[tuple[Any, str, bytes | None]], schema: Any) -> RecordBatch:
-    columns = [pa.array([row[place] for row in refused], field.type) for place, field in enumerate(schema)]
     return pa.record_batch(columns, schema=schema)
