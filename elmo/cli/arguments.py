@@ -32,23 +32,34 @@ def add_verb(verbs: Any, name: str, run: Callable[..., None] | None, text: str, 
     return parser
 
 
-DEVICE = "--device DEVICE", "cpu, cuda, cuda:1 ... (default: cpu)", "cpu"
-ANY_DEVICE = "--device DEVICE", "cpu, cuda, cuda:1 ... (default: a GPU if there is one)"
-PRECISIONS = "--precision float32|bfloat16|int8|int8-weights"
-WEIGHTS = "--weights FILE", "the weights, if the model is an options file"
-Option = tuple[str, str] | tuple[str, str, Any] | Callable[[Any], None]
-"""An option: its form, its help and, if it has one, its default; or a function that adds some."""
+Option = tuple[str, str] | tuple[str, str, Any]
+SHARED: dict[str, Option | list[Option]] = {
+    "--model": ("--model MODEL", MODEL_HELP, "default"),
+    "--weights": ("--weights FILE", "the weights, if the model is an options file"),
+    "--device": ("--device DEVICE", "cpu, cuda, cuda:1 ... (default: cpu)", "cpu"),
+    "--strict": ("--strict", "refuse files that break their format, instead of warning"),
+    "--lines|--pretokenized": [  # without them, the model's own settings say what a sentence is
+        ("--lines", "a line of text is one sentence, with the model's tokens"),
+        ("--pretokenized", "a line of text is one sentence, its tokens separated by whitespace"),
+    ],
+    "--json": ("--json", "print JSON"),
+    "--jobs": ("--jobs N", "runs in parallel; they share the cores", 1),
+    "--overwrite": ("--overwrite", "replace the output if it exists"),
+    "--quiet": ("--quiet", "show no progress"),
+}
+"""The options that several verbs share."""
 
 
-def add_options(parser: Any, *options: Option) -> None:
-    """Adds options to a parser or a group, in the form that the help shows.
+def add_options(parser: Any, *options: str | Option | list[Option]) -> None:
+    """Adds options to a parser or a group: each is its form, its help and, if it has one, its default.
 
-    A form is "--quiet", "--to native|allennlp" or "--memory SIZE"; "..." means that it may be repeated. N is a whole
-    number and S a number of seconds; other values have the type of the default, or are text.
+    A form is that of the help: "--quiet", "--to native|allennlp" or "--memory SIZE"; "..." means that it may be
+    repeated. N is a whole number and S a number of seconds; other values have the type of the default, or are text. A
+    name alone is one of `SHARED`. The options of a list exclude one another.
     """
-    for option in options:
-        if callable(option):
-            option(parser)
+    for option in (SHARED[option] if isinstance(option, str) else option for option in options):
+        if isinstance(option, list):
+            add_options(parser.add_mutually_exclusive_group(), *option)
             continue
         form, about, *rest = option
         flag, _, value = form.partition(" ")
@@ -66,43 +77,30 @@ def add_options(parser: Any, *options: Option) -> None:
 
 def add_model(parser: Any) -> None:
     """Adds --model."""
-    add_options(parser, ("--model MODEL", MODEL_HELP, "default"))
+    add_options(parser, "--model")
 
 
-def add_overwrite(parser: Any, what: str = "output") -> None:
-    """Adds --overwrite, for verbs that write `what`."""
-    add_options(parser, ("--overwrite", f"replace the {what} if it exists"))
+def add_overwrite(parser: Any) -> None:
+    """Adds --overwrite, for verbs that write an output."""
+    add_options(parser, "--overwrite")
 
 
 def add_quiet(parser: Any) -> None:
     """Adds --quiet, for verbs that show progress."""
-    add_options(parser, ("--quiet", "show no progress"))
+    add_options(parser, "--quiet")
 
 
 def add_strict(parser: Any) -> None:
     """Adds --strict, for verbs that read other people's files."""
-    add_options(parser, ("--strict", "refuse files that break their format, instead of warning"))
+    add_options(parser, "--strict")
 
 
 def add_input(parser: Any) -> None:
     """Adds the inputs and the flags that say how to read them; the last of the inputs may be the output."""
     files = "text, .conllu or .fasta (also .gz, .xz, .bz2), or - for standard input; last, the output"
     parser.add_argument("input", nargs="+", metavar="FILE", help=files)
-    add_options(parser, ("--kind text|conllu|fasta", "format of the input (default: by its name)"), add_reading)
-
-
-def add_reading(parser: Any) -> None:
-    """Adds the flags that say how a file of text is read."""
-    add_options(parser, add_strict, add_splitting)
-
-
-def add_splitting(parser: Any) -> None:
-    """Adds the flags that say what a sentence is; without them, the model's own settings say it."""
-    add_options(
-        parser.add_mutually_exclusive_group(),
-        ("--lines", "a line of text is one sentence, with the model's tokens"),
-        ("--pretokenized", "a line of text is one sentence, its tokens separated by whitespace"),
-    )
+    kind = "--kind text|conllu|fasta", "format of the input (default: by its name)"
+    add_options(parser, kind, "--strict", "--lines|--pretokenized")
 
 
 def add_output(parser: Any, text: str) -> None:
@@ -156,7 +154,7 @@ def is_first_process() -> bool:
 
 def add_jobs(parser: Any) -> None:
     """Adds --jobs, for verbs that run a queue."""
-    add_options(parser, ("--jobs N", "runs in parallel; they share the cores", 1))
+    add_options(parser, "--jobs")
 
 
 def check_processes(flag: str, value: int) -> None:

@@ -8,16 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from elmo.cli.arguments import (
-    ANY_DEVICE,
     LAYERS_HELP,
-    PRECISIONS,
-    WEIGHTS,
     add_input,
-    add_model,
     add_options,
     add_output,
-    add_overwrite,
-    add_quiet,
     add_verb,
     check_processes,
     check_splitting,
@@ -28,6 +22,7 @@ from elmo.errors import InputError, check_whole
 from elmo.terminal import Counter
 
 GROUP = "text to vectors"
+ANY_DEVICE = "--device DEVICE", "cpu, cuda, cuda:1 ... (default: a GPU if there is one)"
 STATES_HELP = (
     "LSTM state before a sentence: reset is zero; echo, carry and warm have read the same sentence, the previous ones,"
     " or a neutral text"
@@ -40,10 +35,11 @@ def add_verbs(verbs: Any) -> None:
     embed = add_verb(verbs, "embed", embed_verb, about, "elmo embed text.txt vectors.hdf5 --layers average")
     add_input(embed)
     add_output(embed, "a .hdf5, .npz, .parquet or .safetensors file; with --engine, a folder")
+    precisions = "--precision float32|bfloat16|int8|int8-weights"
     add_options(
         embed,
-        add_model,
-        WEIGHTS,
+        "--model",
+        "--weights",
         ("--layers LAYERS", f"{LAYERS_HELP} (default: all)", "all"),
         ("--pool mean|max|sum", "pool the tokens of a row into one vector"),
         ("--rows FILE", "also write each row's line, text, tokens and characters as JSON lines"),
@@ -54,9 +50,9 @@ def add_verbs(verbs: Any) -> None:
         ("--memory SIZE", "limit for vectors in progress, without the model (default: 160MB, on a GPU 1GB)"),
         ("--batch-tokens N", "tokens read at once (default: from --memory)"),
         ANY_DEVICE,
-        (PRECISIONS, "precision of matrix products; int8-weights is the fastest for one sentence", "float32"),
-        add_overwrite,
-        add_quiet,
+        (precisions, "precision of matrix products; int8-weights is the fastest for one sentence", "float32"),
+        "--overwrite",
+        "--quiet",
     )
     add_options(
         embed.add_argument_group(
@@ -90,8 +86,8 @@ def add_verbs(verbs: Any) -> None:
         ("--vocab-path PATH", argparse.SUPPRESS),
         ("--include-package NAME", argparse.SUPPRESS),
         ("--file-friendly-logging", argparse.SUPPRESS),
-        add_overwrite,
-        add_quiet,
+        "--overwrite",
+        "--quiet",
     )
 
     about = "write one vector per distinct word, the mean of its occurrences"
@@ -100,13 +96,13 @@ def add_verbs(verbs: Any) -> None:
     add_output(types, "a text file in word2vec's format")
     add_options(
         types,
-        add_model,
+        "--model",
         ("--layers LAYERS", LAYERS_HELP.replace("all, ", "") + " (default: average)", "average"),
         ("--min-count N", "omit words that occur less often", 1),
         ("--lowercase", "merge words that differ only in case"),
         ANY_DEVICE,
-        add_overwrite,
-        add_quiet,
+        "--overwrite",
+        "--quiet",
     )
 
 

@@ -5,18 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from elmo.cli.arguments import (
-    DEMO_TEXT,
-    DEVICE,
-    MODEL_HELP,
-    add_model,
-    add_options,
-    add_overwrite,
-    add_reading,
-    add_verb,
-    print_json,
-    tokenizer_of,
-)
+from elmo.cli.arguments import DEMO_TEXT, MODEL_HELP, add_options, add_verb, print_json, tokenizer_of
 from elmo.cli.neighbors import print_neighbors
 from elmo.terminal import print_line, print_table
 
@@ -34,14 +23,15 @@ def add_verbs(verbs: Any) -> None:
     add_options(
         bench,
         ("--text TEXT", "the text to embed (default: the demo's text)", str(DEMO_TEXT)),
-        add_reading,
+        "--strict",
+        "--lines|--pretokenized",
         ("--max-words N", "words to read, at most (default: 4000)", 4000),
-        DEVICE,
-        ("--json", "print JSON"),
+        "--device",
+        "--json",
     )
     demo = add_verb(verbs, "demo", demo_verb, "show a model at work on a small text", "elmo demo")
     output = "--output FILE", "also write the vectors (.hdf5, .npz, .parquet or .safetensors)"
-    add_options(demo, output, add_overwrite, add_model)
+    add_options(demo, output, "--overwrite", "--model")
 
 
 def bench_verb(arguments: argparse.Namespace) -> None:

@@ -9,17 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from elmo import config
-from elmo.cli.arguments import (
-    MODEL_HELP,
-    WEIGHTS,
-    add_options,
-    add_output,
-    add_overwrite,
-    add_quiet,
-    add_verb,
-    print_json,
-    take_output,
-)
+from elmo.cli.arguments import MODEL_HELP, add_options, add_output, add_verb, print_json, take_output
 from elmo.errors import InputError, did_you_mean, in_one_line
 from elmo.terminal import Counter, print_settings, print_table
 
@@ -32,9 +22,9 @@ def add_verbs(verbs: Any) -> None:
     info.add_argument("model", nargs="?", default="default", help=MODEL_HELP)
     add_options(
         info,
-        WEIGHTS,
+        "--weights",
         ("--check", "also check that all weights are finite, and try out the products of this CPU"),
-        ("--json", "print JSON"),
+        "--json",
     )
 
     about, example = "write a model in another format", "elmo convert options_folder/ native_folder/"
@@ -43,12 +33,12 @@ def add_verbs(verbs: Any) -> None:
     add_output(convert, "the folder to write")
     add_options(
         convert,
-        WEIGHTS,
+        "--weights",
         ("--to native|allennlp", "format to write (default: native; allennlp for a native source without --store)"),
         ("--store float32|float16|int8", "how native weights are stored (default: float32)"),
         ("--card FILE", "a JSON object to add to the model's card: license, name, examples of its page"),
-        add_overwrite,
-        add_quiet,
+        "--overwrite",
+        "--quiet",
     )
 
     about = "list the packaged, installed and published models"
@@ -60,7 +50,7 @@ def add_verbs(verbs: Any) -> None:
     pull = add_verb(verbs, "pull", pull_verb, about, "elmo pull original")
     names = "a name from elmo models, or user/name on the Hugging Face Hub"
     pull.add_argument("names", nargs="+", metavar="NAME", help=names)
-    add_quiet(pull)
+    add_options(pull, "--quiet")
 
     about = "upload a model to the Hugging Face Hub, with a card from its own record"
     push = add_verb(verbs, "push", push_verb, about, "elmo push run/ user/name --dry-run")
@@ -73,7 +63,7 @@ def add_verbs(verbs: Any) -> None:
         ("--language CODE", "ISO code (default: the tokenizer's language)"),
         ("--private", "make a new repository private"),
         ("--message TEXT", "commit message"),
-        add_quiet,
+        "--quiet",
     )
 
 

@@ -8,12 +8,8 @@ from typing import Any
 from elmo.cli.arguments import (
     DEMO_TEXT,
     MODEL_HELP,
-    add_model,
     add_options,
     add_output,
-    add_overwrite,
-    add_quiet,
-    add_reading,
     add_verb,
     check_splitting,
     print_json,
@@ -45,16 +41,19 @@ def add_verbs(verbs: Any) -> None:
         ("--vectors FILE", "static vectors in GloVe's text format: also show their nearest words"),
         ("--state reset|echo", "echo reads every sentence twice (default: reset, or the index's)"),
         ("--figure FILE", "draw the queries in the plane of their vectors: .svg, .png or .pdf"),
+        ("--overwrite", "replace the figure if it exists"),
+        "--strict",
+        "--lines|--pretokenized",
+        ("--json", "print JSON lines"),
+        "--quiet",
     )
-    add_overwrite(neighbors, "figure")
-    add_options(neighbors, add_reading, ("--json", "print JSON lines"), add_quiet)
 
     about = "store the vectors of a text on disk, for elmo neighbors --index"
     index = add_verb(verbs, "index", index_verb, about, "elmo index 'corpus/*.txt' --output index/")
     texts = "texts, .conllu or .fasta (also .gz, .xz, .bz2), or patterns such as 'corpus/*.txt'; last, the output"
     index.add_argument("input", nargs="+", metavar="FILE", help=texts)
     add_output(index, "folder of the index")
-    add_model(index)
+    add_options(index, "--model")
     layers = "layers to store (default: the top)"
     index.add_argument("--layer", type=int, nargs="+", default=[-1], metavar="N", help=layers)
     add_options(
@@ -62,10 +61,11 @@ def add_verbs(verbs: Any) -> None:
         ("--dtype float16|float32", "type of the stored numbers", "float16"),
         ("--state reset|echo", "echo reads every sentence twice", "reset"),
         ("--max-words N", "words to read, at most; the last sentence is finished"),
-        add_reading,
+        "--strict",
+        "--lines|--pretokenized",
         ("--resume", "continue an interrupted build"),
-        add_overwrite,
-        add_quiet,
+        "--overwrite",
+        "--quiet",
     )
 
 

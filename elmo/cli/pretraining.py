@@ -7,19 +7,7 @@ import sys
 from typing import Any
 
 from elmo import config
-from elmo.cli.arguments import (
-    DEVICE,
-    add_model,
-    add_options,
-    add_quiet,
-    add_reading,
-    add_splitting,
-    add_verb,
-    is_first_process,
-    print_json,
-    text_for,
-    tokenizer_of,
-)
+from elmo.cli.arguments import add_options, add_verb, is_first_process, print_json, text_for, tokenizer_of
 from elmo.cli.settings import add_settings, only_shows, recipe_and_overrides, require, resumed_folder, show
 from elmo.errors import InputError
 from elmo.terminal import Counter, print_table
@@ -40,10 +28,11 @@ def add_verbs(verbs: Any) -> None:
         ("--output FOLDER", "folder of the run; the model is FOLDER/model"),
         ("--init-from MODEL", "start from a model's weights (fine-tuning)"),
         ("--vocab keep|replace|extend", "what to do with that model's vocabulary (default: keep)"),
-        add_reading,
+        "--strict",
+        "--lines|--pretokenized",
         ("--resume", "continue the run in FOLDER exactly; under torchrun, start it if there is none"),
         ("--dry-run", "only print parameters, steps, memory and hours"),
-        add_quiet,
+        "--quiet",
     )
 
     about = "measure full-softmax perplexity, in both directions"
@@ -51,18 +40,19 @@ def add_verbs(verbs: Any) -> None:
     perplexity.add_argument("text", nargs="+", help="text files or patterns")
     add_options(
         perplexity,
-        add_model,
-        add_reading,
+        "--model",
+        "--strict",
+        "--lines|--pretokenized",
         ("--max-words N", "read only about N words, from the start of the first documents"),
-        DEVICE,
-        ("--json", "print JSON"),
-        add_quiet,
+        "--device",
+        "--json",
+        "--quiet",
     )
 
     about = "print each token's log-probability, forward and backward"
     score = add_verb(verbs, "score", score_verb, about, "elmo score text.txt")
     score.add_argument("text", help="text (.txt, .gz, .xz, .bz2), or - for standard input")
-    add_options(score, add_model, add_reading, ("--json", "print JSON lines"), add_quiet)
+    add_options(score, "--model", "--strict", "--lines|--pretokenized", ("--json", "print JSON lines"), "--quiet")
 
     about, example = "list the most probable words at a position", 'elmo substitutes "She wrote a play." --word play'
     substitutes = add_verb(verbs, "substitutes", substitutes_verb, about, example)
@@ -71,11 +61,11 @@ def add_verbs(verbs: Any) -> None:
         substitutes,
         ("--word WORD", "word to replace: its first occurrence"),
         ("--position N", "or its position among the tokens, from 0"),
-        add_model,
-        add_splitting,
+        "--model",
+        "--lines|--pretokenized",
         ("--side both|forward|backward", "context to use (default: both)", "both"),
         ("-k N", "number of words (default: 10)", 10),
-        ("--json", "print JSON"),
+        "--json",
     )
 
 

@@ -8,16 +8,7 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
-from elmo.cli.arguments import (
-    DEVICE,
-    LAYERS_HELP,
-    PRECISIONS,
-    add_model,
-    add_options,
-    add_verb,
-    check_processes,
-    run_in,
-)
+from elmo.cli.arguments import LAYERS_HELP, add_options, add_verb, check_processes, run_in
 from elmo.errors import InputError
 
 GROUP = "in the browser, and for other programs"
@@ -41,9 +32,10 @@ def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
     serve = add_verb(verbs, "serve", serve_verb, "serve a model's vectors over HTTP", "elmo serve --port 8080")
     index = "--index FOLDER", "output of elmo index, for /neighbors and the page"
+    precisions = "--precision float32|bfloat16|int8|int8-weights"
     add_options(
         serve,
-        add_model,
+        "--model",
         index,
         ("--host HOST", "address to listen on; all but loopback need a key (default: 127.0.0.1)", "127.0.0.1"),
         ("--port PORT", "0 picks a free port (default: 8080)", 8080),
@@ -51,15 +43,15 @@ def add_verbs(verbs: Any) -> None:
         ("--pool mean|max|sum", "pooling over tokens, for the same routes (default: mean)", "mean"),
         ("--workers N", "processes behind the port, each with the model; they share the cores (default: 1)", 1),
         ("--worker-of N", argparse.SUPPRESS),  # the process that started this worker
-        DEVICE,
-        (PRECISIONS, "precision of matrix products, scores included (default: float32)", "float32"),
+        "--device",
+        (precisions, "precision of matrix products, scores included (default: float32)", "float32"),
         ("--api-key-file FILE", f"file with the API key (default: the variable {KEY})"),
         ("--no-auth", "require no key, and accept any host name"),
         ("--cors ORIGIN...", "allow browser requests from this origin; may be repeated (default: none)", []),
         *((f"--{name.replace('_', '-')} {unit}", about) for name, (unit, about) in LIMITS.items()),
     )
     explore = add_verb(verbs, "explore", explore_verb, "explore a model's layers in the browser", "elmo explore")
-    add_options(explore, add_model, index, ("--no-browser", "only print the address"))
+    add_options(explore, "--model", index, ("--no-browser", "only print the address"))
 
 
 def serve_verb(arguments: argparse.Namespace) -> None:

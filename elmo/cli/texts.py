@@ -4,16 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from elmo.cli.arguments import (
-    add_options,
-    add_output,
-    add_overwrite,
-    add_quiet,
-    add_strict,
-    add_verb,
-    print_json,
-    take_output,
-)
+from elmo.cli.arguments import add_options, add_output, add_verb, print_json, take_output
 from elmo.terminal import Counter, print_table
 
 GROUP = "a language model"
@@ -33,9 +24,9 @@ def add_verbs(verbs: Any) -> None:
         ("--seed N", "which files are held out (default: 1)", 1),
         ("--keep-lines", "every line is a paragraph, as in verse"),
         ("--json", "print the report as JSON"),
-        add_overwrite,
-        add_strict,
-        add_quiet,
+        "--overwrite",
+        "--strict",
+        "--quiet",
     )
 
 
