@@ -82,7 +82,7 @@ def write_word2vec(types: DistinctWords, path: str | Path, min_count: int = 1, o
     order = [row for row in order if types.counts[row] >= min_count and types.words[row]]
     if not order:
         most = max(types.counts)
-        raise InputError(f"{types.source}: no word occurs {min_count} times, the most frequent {most}; lower min_count")
+        raise InputError(f"{types.source}: no word occurs {min_count} times, at most {most} times; lower min_count")
     with atomic_path(path, overwrite) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         file.write(f"{len(order)} {types.dim}\n")
         for row in order:
