@@ -4,7 +4,7 @@ All strings are plain text, which the writers of HTML and Markdown escape.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any
@@ -116,20 +116,6 @@ class Document:
         for section in self.sections:
             found.append(unused_name(slug(section.title) or "section", found))
         return found
-
-    def figures(self) -> Iterator[tuple[str, str, Figure]]:
-        """Yields all figures, with the titles of their sections and their captions."""
-        for section in self.sections:
-            for block in _unfolded(section.blocks):
-                if isinstance(block, Figures):
-                    yield from ((section.title, block.caption, figure) for figure in block.figures)
-
-
-def _unfolded(blocks: tuple[Block, ...]) -> Iterator[Block]:
-    for block in blocks:
-        yield block
-        if isinstance(block, Details):
-            yield from _unfolded(block.blocks)
 
 
 def slug(text: str) -> str:

@@ -9,7 +9,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal
 
 from elmo.disk import figure as figure_file
 from elmo.disk.figure import plot_defaults
@@ -50,23 +50,13 @@ class Style:
 
 
 LIGHT = Style(
-    "#ffffff",
-    "#2a2a2e",
-    "#6d6a75",
-    "#d9d8dd",
-    "#f1f4fa",
-    "#1d4e89",
+    "#ffffff", "#2a2a2e", "#6d6a75", "#d9d8dd", "#f1f4fa", "#1d4e89",
     ("#0067a5", "#c8500a", "#00805c", "#a8488c", "#6d6a75", "#8a6d00"),
-)
+)  # fmt: skip
 DARK = Style(
-    "#17171b",
-    "#dddce2",
-    "#a9a6b2",
-    "#3c3c44",
-    "#1e242e",
-    "#7fb2ee",
+    "#17171b", "#dddce2", "#a9a6b2", "#3c3c44", "#1e242e", "#7fb2ee",
     ("#62b6ee", "#f2994f", "#3fc79a", "#e59bcb", "#a9a6b2", "#d9bd4a"),
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -102,22 +92,16 @@ class Gain:
         return [score for score in (self.before, self.after, self.tuned) if score is not None]
 
 
-@runtime_checkable
-class LayerShare(Protocol):
+@dataclass(frozen=True)
+class LayerShare:
     """The share of a layer in the mix of a task's networks."""
 
-    @property
-    def task(self) -> str: ...
-    @property
-    def run(self) -> str: ...
-    @property
-    def place(self) -> str: ...
-    @property
-    def layer(self) -> int: ...
-    @property
-    def weight(self) -> float: ...
-    @property
-    def gamma(self) -> float: ...
+    task: str
+    run: str
+    place: str
+    layer: int
+    weight: float
+    gamma: float
 
 
 def svg(figure: "Figure", transparent: bool = True) -> bytes:

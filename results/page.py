@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from elmo.disk.files import atomic_path
 from elmo.disk.files import write_run_file as write_file
 from elmo_lab import figures
 from elmo_lab.document import ABSENT, Block, Document, Figure, Figures, Section, Text, table
 from elmo_lab.probes import efficiency
-from elmo_lab.report import markdown
+from elmo_lab.report import job, markdown
 from elmo_lab.report.arms import Arm, score_of
 from elmo_lab.report.sections import machines_table
 from elmo_lab.tasks.table import error_reduction, signed_percent
@@ -55,10 +54,7 @@ def write() -> Path:
     """Writes the page and its figures, and returns the page's path."""
     folder = PAGE.with_name(f"{PAGE.stem}-figures")
     text, drawn = markdown.render(document(), folder.name)
-    with atomic_path(folder, True, ("*.svg",)) as temporary:
-        temporary.mkdir()
-        for name, content in drawn.items():
-            (temporary / name).write_bytes(content)
+    job.write_figures(folder, drawn, overwrite=True)
     write_file(PAGE, text.encode())
     return PAGE
 
@@ -139,12 +135,9 @@ def _short(each: Comparison, arm: Arm) -> str:
 def _claims() -> Iterator[Block]:
     compared = _compared()
     found = [claim for row, (_, each) in compared.items() for claim in claims.of_task(TITLES.get(row, row), each)]
-    for run in _first("wsd")[1].values():
-        found += claims.of_senses(run)
-    for run in _first("pos")[1].values():
-        found += claims.of_tags(run)
-    for run in _first("neighbors")[1].values():
-        found += claims.of_neighbors(run)
+    of_probes = {"wsd": claims.of_senses, "pos": claims.of_tags, "neighbors": claims.of_neighbors}
+    for name, judge in of_probes.items():
+        found += [claim for run in _first(name)[1].values() for claim in judge(run)]
     found += claims.of_ablations(_ablation_rows())
     found += claims.of_efficiency(_first("efficiency")[1]["efficiency"]["rows"])
     of_weights = claims.of_weights(layer_weights(each for _, each in compared.values()))
@@ -170,7 +163,10 @@ def _tasks() -> Iterator[Block]:
         "Fine-tuning of the biLM on each task's sentences: its perplexity of held-out sentences, mean of both"
         " directions, state carried and reset at every sentence."
     )
-    cells = [(f"{TITLES[row]} ({model})", *_tuning(pair)) for row, (model, pair) in _tuned().items()]
+    cells = []
+    for row, (model, pair) in _tuned().items():
+        means = (f"{run['perplexity'][state]['mean']:.2f}" for state in ("carry", "reset") for run in pair)
+        cells.append((f"{TITLES[row]} ({model})", *means))
     yield table(("task", "carried, as it is", "fine-tuned", "reset, as it is", "fine-tuned"), cells)
 
 
@@ -184,12 +180,6 @@ def _tuned() -> dict[str, tuple[str, list[Run]]]:
             if len(pair) == 2:
                 found.setdefault(row, (model, pair))
     return found
-
-
-def _tuning(pair: list[Run]) -> Iterator[str]:
-    for state in ("carry", "reset"):
-        for run in pair:
-            yield f"{run['perplexity'][state]['mean']:.2f}"
 
 
 def _ablation_rows() -> list[dict[str, Any]]:

@@ -58,9 +58,8 @@ def _runs_in(folder: Path, given: str | None) -> Iterator[Run]:
             yield {"id": name} | run
         for file in sorted(path.glob("*.json")):
             if set(values := read_output(file)) >= PERPLEXITY:
-                yield {"id": (path / file.stem).relative_to(folder).as_posix(), "kind": "perplexity"} | without_folders(
-                    values
-                )
+                name = (path / file.stem).relative_to(folder).as_posix()
+                yield {"id": name, "kind": "perplexity"} | without_folders(values)
         inside[:] = [each for each in inside if not each.startswith("seed-")]
 
 

@@ -10,7 +10,7 @@
 import os
 import re
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -61,15 +61,9 @@ class WeightRow:
 
 
 @dataclass(frozen=True)
-class MeanWeightRow:
+class MeanWeightRow(figures.LayerShare):
     """The mean over the seeds of a run, of one layer at one place."""
 
-    task: str
-    run: str
-    place: str
-    layer: int
-    weight: float
-    gamma: float
     seeds: int
     weight_std: float
     """The sample standard deviation of the weight; 0 for one seed."""
@@ -84,19 +78,18 @@ def collect(config: WeightsConfig, left_out: Callable[[str], object] = lambda mi
     if not config.runs:
         raise InputError("no runs given; give folders of finished runs of elmo task train")
     roots = {name: Path(os.path.abspath(name)) for name in config.runs}  # noqa: PTH100 (this keeps the names of links)
-    base = _common(roots.values())
+    try:
+        common = Path(os.path.commonpath(list(roots.values())))
+    except ValueError:  # they are on several drives
+        common = None
     rows: set[WeightRow] = set()
     for name in config.runs:
-        found = {
-            row
-            for arm, files in _arms(roots[name]).items()
-            for file in files
-            for row in _rows(file, _name(arm, base or roots[name].parent), left_out)
-        }
+        base, found = common or roots[name].parent, set[WeightRow]()
+        for run, files in _arms(roots[name]).items():
+            named = run.relative_to(base).as_posix() if base in run.parents else run.name
+            found.update(row for file in files for row in _rows(file, named, left_out))
         if not found:
-            raise InputError(
-                f"{name}: no network that mixes ELMo's layers; give folders of finished runs of elmo task train"
-            )
+            raise InputError(f"{name}: no network that mixes ELMo's layers; give finished runs of elmo task train")
         rows |= found
     return sorted(rows, key=lambda row: (_natural(row.run), PLACES.index(row.place), row.layer, row.seed))
 
@@ -166,9 +159,7 @@ def _results(root: Path) -> Iterator[Path]:
 def _kind(folder: Path) -> tuple[str, str, str]:
     """Returns what all trials of an arm have in common: the task, the training data and the place of ELMo."""
     said = _said(folder)
-    inputs = said.get("inputs")
-    place = inputs.get("elmo") if isinstance(inputs, dict) else None
-    return said["task"], str(said.get("train")), str(place)
+    return said["task"], str(said.get("train")), str(_inputs(said).get("elmo"))
 
 
 def _on_dev(files: Sequence[Path]) -> float:
@@ -195,8 +186,7 @@ def _rows(file: Path, name: str, left_out: Callable[[str], object]) -> Iterator[
     if unknown:
         raise InputError(f"{file}: has a mix at {', '.join(sorted(unknown))}; only input and output are expected")
     said = _said(file.parent) if values else {}
-    inputs = said.get("inputs")
-    is_mean = isinstance(inputs, dict) and inputs.get("layers") == "average"
+    is_mean = _inputs(said).get("layers") == "average"
     for place, (shares, gamma) in values.items():
         if is_mean or len(shares) == 1:
             left_out(f"{name}, seed {seed}, {place}")
@@ -209,19 +199,6 @@ def _no_result(file: Path, error: Exception) -> InputError:
     return InputError(f"{file}: not the result of a trained task ({error!r}); train it again")
 
 
-def _common(folders: Iterable[Path]) -> Path | None:
-    """Returns the common parent of the folders; None if they are on several drives."""
-    try:
-        return Path(os.path.commonpath(list(folders)))
-    except ValueError:
-        return None
-
-
-def _name(run: Path, base: Path) -> str:
-    """The name of a run's folder: its path below the common parent folder, else its last part."""
-    return run.relative_to(base).as_posix() if base in run.parents else run.name
-
-
 def _said(folder: Path) -> dict[str, Any]:
     """Reads a network's settings, at least its task, from its run's configuration or else from its own record."""
     for file in (folder.parent / CONFIG, folder / RECORD):
@@ -230,6 +207,10 @@ def _said(folder: Path) -> dict[str, Any]:
             if isinstance(said.get("task"), str):
                 return said
     raise InputError(f"{folder}: neither {CONFIG} nor {RECORD} names the task; give a complete run")
+
+
+def _inputs(said: dict[str, Any]) -> dict[str, Any]:
+    return inputs if isinstance(inputs := said.get("inputs"), dict) else {}
 
 
 def _collect(config: WeightsConfig, context: Context) -> list[WeightRow]:

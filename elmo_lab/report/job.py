@@ -1,11 +1,10 @@
 """Writes the report on folders of results: an HTML page, or Markdown with its figures beside it, or both."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from elmo.disk.files import atomic_path, check_distinct, check_not_input, check_output
 from elmo.errors import InputError
-from elmo_lab.document import Document
 from elmo_lab.report import markdown, page, sections
 from elmo_lab.report.collect import collect
 
@@ -45,11 +44,13 @@ def write_report(
         text = page.render(document)
         if file.parent == output:
             file.parent.mkdir(exist_ok=True)
-        with atomic_path(file, overwrite) as temporary:
-            temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
+        _write_page(file, text, overwrite)
         written.append(file)
     if markdown_file is not None and folder is not None:
-        _write_markdown(document, markdown_file, folder, overwrite)
+        text, drawn = markdown.render(document, folder.name)
+        if drawn:  # these are written first, so that the page never refers to a missing one
+            write_figures(folder, drawn, overwrite)
+        _write_page(markdown_file, text, overwrite)
         written.append(markdown_file)
     return written
 
@@ -65,13 +66,14 @@ def _html_file(output: Path) -> Path:
     return output
 
 
-def _write_markdown(document: Document, file: Path, folder: Path, overwrite: bool) -> None:
-    """Writes the figures first, so that the page never refers to a missing one."""
-    text, drawn = markdown.render(document, folder.name)
-    if drawn:
-        with atomic_path(folder, overwrite, FIGURES) as temporary:
-            temporary.mkdir()
-            for name, content in drawn.items():
-                (temporary / name).write_bytes(content)
+def write_figures(folder: Path, drawn: Mapping[str, bytes], overwrite: bool) -> None:
+    """Writes the files of figures to a folder, which is replaced as a whole."""
+    with atomic_path(folder, overwrite, FIGURES) as temporary:
+        temporary.mkdir()
+        for name, content in drawn.items():
+            (temporary / name).write_bytes(content)
+
+
+def _write_page(file: Path, text: str, overwrite: bool) -> None:
     with atomic_path(file, overwrite) as temporary:
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")

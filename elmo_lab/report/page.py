@@ -164,12 +164,9 @@ def _class(table: Table, column: int) -> str:
 
 def _picture(figure: Figure) -> str:
     """Renders the figure for light and for dark pages."""
-    light, dark = (_data(figures.svg(figure.draw(is_dark))) for is_dark in (False, True))
+    drawn = (base64.b64encode(figures.svg(figure.draw(is_dark))).decode() for is_dark in (False, True))
+    light, dark = (f"data:image/svg+xml;base64,{each}" for each in drawn)
     return (
         f'<picture><source srcset="{dark}" media="(prefers-color-scheme: dark)">'
         f'<img src="{light}" alt="{escape(figure.alt)}"></picture>'
     )
-
-
-def _data(svg: bytes) -> str:
-    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"

@@ -64,21 +64,16 @@ def sections(runs: Sequence[PretrainingRun]) -> Iterator[Section]:
         " sentence to sentence, and reset at each sentence. Without unknown words: state carried, only words in the"
         " vocabulary."
     )
-    shown = [_shown(run) for run in runs]
-    blocks: list[Block] = [table(head, [cells for cells, _ in shown]), Text(note)]
-    blocks += [curve for _, curves in shown for curve in curves]
+    rows, curves, settings = [], list[Block](), list[Block]()
     for run in runs:
+        try:
+            rows.append(_cells(run))
+            curves += [_curve(run)] if len(run.curve) > 1 else []
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"{run.name}: not the metrics and model of elmo train ({error!r}); {REMEDY}") from error
         lines = [*setting_lines(run.config), *setting_lines(run.card, "card.")]
-        blocks.append(Details(f"{run.name}: settings and card", (Code("\n".join(lines)),)))
-    yield Section("Pretraining", tuple(blocks))
-
-
-def _shown(run: PretrainingRun) -> tuple[tuple[str, ...], list[Figures]]:
-    """Returns the row of a run, and its curve if it has one."""
-    try:
-        return _cells(run), [_curve(run)] if len(run.curve) > 1 else []
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{run.name}: not the metrics and model of elmo train ({error!r}); {REMEDY}") from error
+        settings.append(Details(f"{run.name}: settings and card", (Code("\n".join(lines)),)))
+    yield Section("Pretraining", (table(head, rows), Text(note), *curves, *settings))
 
 
 def _cells(run: PretrainingRun) -> tuple[str, ...]:

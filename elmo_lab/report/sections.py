@@ -10,20 +10,20 @@ from elmo_lab.probes import blocks
 from elmo_lab.probes import probe as probes
 from elmo_lab.record import RECORD, REMEDY, without_folders
 from elmo_lab.report import comparing, pretraining
-from elmo_lab.report.collect import JsonFile, RecordedRun, Results
+from elmo_lab.report.collect import EVALUATION, JsonFile, RecordedRun, Results
 from elmo_lab.report.provenance import provenance
 
 
 def document(results: Results, title: str) -> Document:
     """Returns the whole report."""
     counts = {
-        "run": len(results.tasks),
-        "probe": len(results.probes),
-        "pretraining": len(results.pretrainings),
-        "perplexity": len(results.perplexities),
-        "evaluation": len(results.evaluations),
+        ("run", "runs"): len(results.tasks),
+        ("probe", "probes"): len(results.probes),
+        ("pretraining", "pretrainings"): len(results.pretrainings),
+        ("perplexity", "perplexities"): len(results.perplexities),
+        ("evaluation", "evaluations"): len(results.evaluations),
     }
-    said = ", ".join(f"{n} {_plural(what, n)}" for what, n in counts.items() if n)
+    said = ", ".join(f"{n} {one if n == 1 else several}" for (one, several), n in counts.items() if n)
     intro = Text(
         f"Written by elmo report from folders of results: {said}. Every number is read from a file that an elmo command"
         " wrote. Commands and settings are folded below each table. Absolute paths are shortened to their last part."
@@ -37,12 +37,6 @@ def document(results: Results, title: str) -> Document:
         *_machines(results),
     ]
     return Document(title, (intro,), tuple(found))
-
-
-def _plural(what: str, number: int) -> str:
-    if number == 1:
-        return what
-    return what[:-1] + "ies" if what.endswith("y") else what + "s"
 
 
 def _probes(runs: Sequence[RecordedRun]) -> Iterator[Section]:
@@ -100,27 +94,21 @@ def _policies(file: JsonFile) -> Iterator[tuple[str, ...]]:
 def _evaluations(files: Sequence[JsonFile]) -> Iterator[Section]:
     if not files:
         return
-    rows = [
-        (file.name, str(file.values["task"]), str(file.values["members"]), str(file.values["examples"]), _scores(file))
-        for file in files
-    ]
+    rows = []
+    for file in files:
+        scores = {name: value for name, value in file.values.items() if name not in EVALUATION}
+        numbers = [f"{name} {value:.2f}" for name, value in scores.items() if isinstance(value, int | float)]
+        fixed = (str(file.values[key]) for key in ("task", "members", "examples"))
+        rows.append((file.name, *fixed, ", ".join(numbers)))
     yield Section("Evaluations", (table(("file", "task", "networks", "examples", "scores"), rows),))
-
-
-def _scores(file: JsonFile) -> str:
-    fixed = ("task", "version", "examples", "members")
-    scores: dict[str, Any] = {key: value for key, value in file.values.items() if key not in fixed}
-    numbers = {key: value for key, value in scores.items() if isinstance(value, int | float)}
-    return ", ".join(f"{name} {value:.2f}" for name, value in numbers.items())
 
 
 def _machines(results: Results) -> Iterator[Section]:
     """Yields a section on the machines of the records, and the versions on them."""
     cards = [run.record.machine for run in (*results.tasks, *results.probes)]
     if cards:
-        yield Section(
-            "Machines and versions", (machines_table(cards, ("processor", "cores", "threads", "torch", "elmo")),)
-        )
+        found = machines_table(cards, ("processor", "cores", "threads", "torch", "elmo"))
+        yield Section("Machines and versions", (found,))
 
 
 def machines_table(cards: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> Table:
