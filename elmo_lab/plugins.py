@@ -43,7 +43,5 @@ def find(group: str, kind: type[T], name: str) -> T:
     except (ImportError, AttributeError) as error:
         raise InputError(f"the {what} {name!r}: {found[name].value} cannot be imported ({error})") from error
     if not isinstance(made, kind) or getattr(made, "name", None) != name:
-        raise InputError(
-            f"the {what} {name!r}: {found[name].value} is {made!r:.60}, not a {kind.__name__} of this name"
-        )
+        raise InputError(f"the {what} {name!r}: {found[name].value} is {made!r:.60}, no {kind.__name__} of this name")
     return made

@@ -14,13 +14,8 @@ NEEDED = ("source", "target", "heldout_source", "heldout_target", "output")
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verb of this file."""
-    cove = add_verb(
-        verbs,
-        "cove",
-        cove_verb,
-        "train a translation model, and keep its encoder for its vectors (CoVe)",
-        "elmo cove --source en.txt --target de.txt --output run/",
-    )
+    about = "train a translation model, and keep its encoder for its vectors (CoVe)"
+    cove = add_verb(verbs, "cove", cove_verb, about, "elmo cove --source en.txt --target de.txt --output run/")
     add_settings(cove, lambda: ("elmo_lab.tasks.translation", "CoveConfig"), "a TOML file", "encoder.dim=600")
     cove.add_argument("--source", metavar="TEXT", help="text (.txt, .gz, .xz, .bz2) in the language that gets vectors")
     cove.add_argument("--target", metavar="TEXT", help="its translation, line by line")

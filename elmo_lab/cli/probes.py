@@ -3,8 +3,8 @@
 import argparse
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -62,9 +62,11 @@ def add_verbs(verbs: Any) -> None:
         parser = add_verb(probes, name, partial(probe_verb, name), text, f"elmo probe {name} {example}".rstrip())
         if name not in WITHOUT_SETTINGS:
             add_settings(parser, partial(config_of, point.value), "a TOML file (default: the probe's own recipe)")
-            _add_common(parser)
-        if name in OWN:
-            OWN[name](parser)
+            text = "folder of a recipe's files (default: the variable ELMO_DATA)"
+            parser.add_argument("--data", metavar="FOLDER", help=text)
+            parser.add_argument("--model", metavar="MODEL", help=BILM_HELP)
+            add_strict(parser)
+        _add_own(name, parser)
         parser.add_argument("--output", metavar="FOLDER", help="folder for record.json: the rows, and what they are of")
         if name not in ("ablate", "efficiency"):
             add_overwrite(parser)
@@ -72,59 +74,41 @@ def add_verbs(verbs: Any) -> None:
         add_quiet(parser)
 
 
-def _add_common(parser: Parser) -> None:
-    """Adds the flags of a probe with settings."""
-    parser.add_argument("--data", metavar="FOLDER", help="folder of a recipe's files (default: the variable ELMO_DATA)")
-    parser.add_argument("--model", metavar="MODEL", help=BILM_HELP)
-    add_strict(parser)
+def _add_own(name: str, parser: Parser) -> None:
+    """Adds the flags that only some probes have."""
+    match name:
+        case "senses":
+            text = "tab-separated word, sense, index, sentence (default: packaged data)"
+            parser.add_argument("--data", metavar="FILE", help=text)
+            add_model(parser)
+            states = ["reset", "echo", "warm"]  # the sentences are unrelated, so no state is carried
+            text = "LSTM state before a sentence; echo reads it twice"
+            parser.add_argument("--state", choices=states, default="reset", help=text)
+            text = "draw the uses of the first words at the top: .svg, .png, .pdf"
+            parser.add_argument("--figure", metavar="FILE", help=text)
+        case "wsd":
+            text = "continue the run in --output, with the same result"
+            parser.add_argument("--resume", action="store_true", help=text)
+        case "neighbors":
+            text = "static vectors in GloVe's text format, to compare with"
+            parser.add_argument("--vectors", metavar="FILE", help=text)
+        case "weights":
+            runs = "output folders of elmo task train or elmo task compare"
+            parser.add_argument("runs", nargs="+", metavar="RUN", help=runs)
+            parser.add_argument("--figure", metavar="FILE", help="draw Figure 2 of the paper: .svg or .png")
+            parser.add_argument("--dark", action="store_true", help="draw for a dark page")
+        case "ablate" | "efficiency":
+            parser.add_argument("--vectors", metavar="FILE", help="static word vectors for all runs")
+            add_jobs(parser)
 
 
-def _add_senses(parser: argparse.ArgumentParser) -> None:
-    text = "tab-separated word, sense, index, sentence (default: packaged data)"
-    parser.add_argument("--data", metavar="FILE", help=text)
-    add_model(parser)
-    states = ["reset", "echo", "warm"]  # the sentences are unrelated, so no state is carried
-    text = "LSTM state before a sentence; echo reads it twice"
-    parser.add_argument("--state", choices=states, default="reset", help=text)
-    text = "draw the uses of the first words at the top: .svg, .png, .pdf"
-    parser.add_argument("--figure", metavar="FILE", help=text)
-
-
-def _add_wsd(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--resume", action="store_true", help="continue the run in --output, with the same result")
-
-
-def _add_neighbors(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--vectors", metavar="FILE", help="static vectors in GloVe's text format, to compare with")
-
-
-def _add_weights(parser: argparse.ArgumentParser) -> None:
-    runs = "output folders of elmo task train or elmo task compare"
-    parser.add_argument("runs", nargs="+", metavar="RUN", help=runs)
-    parser.add_argument("--figure", metavar="FILE", help="draw Figure 2 of the paper: .svg or .png")
-    parser.add_argument("--dark", action="store_true", help="draw for a dark page")
-
-
-def _add_queue(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--vectors", metavar="FILE", help="static word vectors for all runs")
-    add_jobs(parser)
-
-
-OWN = {
-    "senses": _add_senses,
-    "wsd": _add_wsd,
-    "neighbors": _add_neighbors,
-    "weights": _add_weights,
-    "ablate": _add_queue,
-    "efficiency": _add_queue,
-}
-"""The arguments that only these probes have."""
 WITHOUT_SETTINGS = ("senses", "weights")
 """The probes whose few settings are all flags."""
 
 
 def probe_verb(name: str, arguments: argparse.Namespace) -> None:
-    from elmo_lab import record
+    from elmo.disk.run import lock_folder
+    from elmo_lab import figures, record
     from elmo_lab.probes import probe as probes
 
     probe = probes.find(name)
@@ -137,7 +121,8 @@ def probe_verb(name: str, arguments: argparse.Namespace) -> None:
     if getattr(arguments, "jobs", 1) > 1:
         run_in(arguments.jobs)
     folder, resume = _output(probe, arguments, made), getattr(arguments, "resume", False)
-    with _alone(None if probe.checkpoint is None else folder):
+    # Another process may continue from a checkpoint.
+    with nullcontext() if folder is None or probe.checkpoint is None else lock_folder(folder, "works here"):
         _output(probe, arguments, made)  # another process may have worked here until now
         found = _run(probe, made, folder, resume, arguments.quiet, figure)
         if folder is not None and not probe.trains:
@@ -150,7 +135,10 @@ def probe_verb(name: str, arguments: argparse.Namespace) -> None:
     else:
         print_blocks(probe.blocks(found))
     if figure is not None and name == "weights":
-        _draw(figure, found.rows, arguments)
+        from elmo_lab.probes import weights
+
+        means = weights.means([weights.WeightRow(**row) for row in found.rows])
+        figures.save(figures.layer_weights(means, arguments.dark), figure, arguments.overwrite)
 
 
 def _values(probe: Any, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -177,21 +165,15 @@ def _run(probe: Any, made: Any, folder: Path | None, resume: bool, quiet: bool, 
     from elmo_lab import record
     from elmo_lab.probes.probe import Context
 
-    def show(line: str) -> None:
-        if not quiet:
-            print_line(line)
-
     began, source = time.monotonic(), None
     if hasattr(made, "model") and not probe.trains:
         source = open_model(made.model)
     if folder is not None and not probe.trains:
         make_folder(folder)
+    show = (lambda line: None) if quiet else print_line
     recipes = partial(config.find_recipe, folder=RECIPES / "tasks")
-    if probe.trains:
-        rows = probe.run(made, Context(quiet=quiet, show=show, find_recipe=recipes))
-    else:
-        with Counter(probe.units, quiet) as counter:
-            rows = probe.run(made, Context(source, folder, resume, quiet, counter.update, show, recipes, figure))
+    with Counter(probe.units, quiet) as counter:
+        rows = probe.run(made, Context(source, folder, resume, quiet, counter.update, show, recipes, figure))
     card = None if source is None else source.card()
     return record.probe_record(probe.name, probe.version, made, rows, card, time.monotonic() - began)
 
@@ -213,18 +195,6 @@ def _output(probe: Any, arguments: argparse.Namespace, made: Any) -> Path | None
         if folder.is_dir():
             check_output(folder / record.RECORD, overwrite=True, inputs=_inputs(made))
     return folder
-
-
-@contextmanager
-def _alone(folder: Path | None) -> Iterator[None]:
-    """Locks the output folder for the block, if there is one. Raises InputError if another process works there."""
-    from elmo.disk.run import lock_folder
-
-    if folder is None:
-        yield
-        return
-    with lock_folder(folder, "works here"):
-        yield
 
 
 def print_blocks(found: Iterable[Any]) -> None:
@@ -276,11 +246,3 @@ def _figure(name: str, arguments: argparse.Namespace, made: Any) -> Path | None:
     check_output(path, arguments.overwrite, inputs=_inputs(made))
     check_distinct(None if arguments.output is None else Path(arguments.output, record.RECORD), path)
     return path
-
-
-def _draw(path: Path, rows: Sequence[dict[str, Any]], arguments: argparse.Namespace) -> None:
-    from elmo_lab import figures
-    from elmo_lab.probes import weights
-
-    means = weights.means([weights.WeightRow(**row) for row in rows])
-    figures.save(figures.layer_weights(means, arguments.dark), path, arguments.overwrite)

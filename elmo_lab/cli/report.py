@@ -11,16 +11,10 @@ GROUP = "the paper's tasks, and what layers know"
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verb of this file."""
-    report = add_verb(
-        verbs,
-        "report",
-        report_verb,
-        "write all results in folders as one HTML page or Markdown file",
-        "elmo report runs/ --output report.html",
-    )
-    report.add_argument(
-        "folders", nargs="+", metavar="RUN", help="folders that commands wrote, or files of their --json output"
-    )
+    about = "write all results in folders as one HTML page or Markdown file"
+    report = add_verb(verbs, "report", report_verb, about, "elmo report runs/ --output report.html")
+    text = "folders that commands wrote, or files of their --json output"
+    report.add_argument("folders", nargs="+", metavar="RUN", help=text)
     report.add_argument("--output", metavar="PLACE", help="an .html file, or a folder for index.html")
     report.add_argument("--markdown", metavar="FILE", help="a Markdown file; figures go to a folder beside it")
     report.add_argument("--title", default="Results", metavar="TEXT", help="title of the page (default: Results)")
@@ -31,8 +25,6 @@ def report_verb(arguments: argparse.Namespace) -> None:
     from elmo_lab.report import job
 
     output, markdown = (None if each is None else Path(each) for each in (arguments.output, arguments.markdown))
-    written = job.write_report(
-        list(map(Path, arguments.folders)), output, markdown, arguments.title, arguments.overwrite
-    )
-    for path in written:
+    folders = list(map(Path, arguments.folders))
+    for path in job.write_report(folders, output, markdown, arguments.title, arguments.overwrite):
         print(path)

@@ -38,31 +38,23 @@ from elmo_lab.plugins import entry_points_of
 GROUP = "the paper's tasks, and what layers know"
 
 SETTINGS = ("elmo_lab.tasks.train", "TaskConfig")
+EXAMPLE = "elmo task train ner --train a.txt --dev b.txt --output run/ elmo=input"
 NETWORKS = "a trained network (run/seed-1; several form an ensemble)"
 
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
-    task = add_verb(
-        verbs,
-        "task",
-        None,
-        "train and use the task models of the paper, with and without ELMo",
-        "elmo task train ner --train a.txt --dev b.txt --output run/ elmo=input",
-    )
+    about = "train and use the task models of the paper, with and without ELMo"
+    task = add_verb(verbs, "task", None, about, EXAMPLE)
     tasks = task.add_subparsers(title="actions", metavar="ACTION", required=True)
     add_verb(tasks, "list", list_verb, "list the tasks, their files and their scores", "elmo task list")
     _add_train(tasks)
     _add_eval(tasks)
     _add_predict(tasks)
     _add_compare(tasks)
-    sentences = add_verb(
-        tasks,
-        "sentences",
-        sentences_verb,
-        "write the sentences of examples, to fine-tune a biLM on them",
-        "elmo task sentences ner a.txt ner-sentences.txt",
-    )
+    about = "write the sentences of examples, to fine-tune a biLM on them"
+    example = "elmo task sentences ner a.txt ner-sentences.txt"
+    sentences = add_verb(tasks, "sentences", sentences_verb, about, example)
     sentences.add_argument("task", metavar="NAME", help="a name from elmo task list")
     sentences.add_argument("input", nargs="+", metavar="FILE", help="examples, in the task's format; last, the output")
     add_output(sentences, "the text file: distinct sentences, one per line, tokens separated by spaces")
@@ -71,13 +63,8 @@ def add_verbs(verbs: Any) -> None:
 
 
 def _add_train(tasks: Any) -> None:
-    train = add_verb(
-        tasks,
-        "train",
-        train_verb,
-        "train a task's network, one seed after another",
-        "elmo task train ner --train a.txt --dev b.txt --output run/ elmo=input",
-    )
+    about = "train a task's network, one seed after another"
+    train = add_verb(tasks, "train", train_verb, about, EXAMPLE)
     train.add_argument("task", metavar="NAME", help="a name from elmo task list")
     recipe = "a TOML file or a packaged recipe such as ner-wnut17"
     add_settings(train, lambda: SETTINGS, recipe, "elmo=input, which is short for inputs.elmo=input")
@@ -97,17 +84,15 @@ def _add_train(tasks: Any) -> None:
 
 def _settings(arguments: argparse.Namespace) -> list[Setting]:
     """Returns the settings of a run; the section `model` has the settings of the task's network."""
-    found = list(settings_of(*SETTINGS))
     point = entry_points_of("elmo.tasks").get(arguments.task)
     home = None if point is None else config_of(point.value)
-    network = [] if home is None else [replace(each, name=f"model.{each.name}") for each in settings_of(*home)]
-    return [*found, *network]
+    network = () if home is None else settings_of(*home)
+    return [*settings_of(*SETTINGS), *(replace(each, name=f"model.{each.name}") for each in network)]
 
 
 def _add_eval(tasks: Any) -> None:
-    score = add_verb(
-        tasks, "eval", eval_verb, "score trained networks on labelled examples", "elmo task eval run/seed-1 b.txt"
-    )
+    about = "score trained networks on labelled examples"
+    score = add_verb(tasks, "eval", eval_verb, about, "elmo task eval run/seed-1 b.txt")
     score.add_argument("folders", nargs="+", metavar="FOLDER", help=NETWORKS)
     score.add_argument("input", help="labelled examples, in the task's format")
     _add_trained(score)
@@ -116,25 +101,18 @@ def _add_eval(tasks: Any) -> None:
 
 
 def _add_predict(tasks: Any) -> None:
-    predict = add_verb(
-        tasks,
-        "predict",
-        predict_verb,
-        "write what trained networks predict, in the task's format",
-        "elmo task predict run/seed-1 b.txt predicted.txt",
-    )
+    about = "write what trained networks predict, in the task's format"
+    predict = add_verb(tasks, "predict", predict_verb, about, "elmo task predict run/seed-1 b.txt predicted.txt")
     examples = "then examples with or without labels, text with --text, or - for text on stdin; last, the output"
     predict.add_argument("input", nargs="+", metavar="PATH", help=f"{NETWORKS}, {examples}")
     add_output(predict, "the file to write; .jsonl has probabilities")
     _add_trained(predict)
     predict.add_argument("--text", action="store_true", help="the input is text, whose sentences and tokens are found")
-    predict.add_argument(
-        "--pretokenized", action="store_true", help="of text: a line is an example, tokens are separated by spaces"
-    )
+    text = "of text: a line is an example, tokens are separated by spaces"
+    predict.add_argument("--pretokenized", action="store_true", help=text)
     predict.add_argument("--language", metavar="CODE", help="of text: its language (default: that of the biLM)")
-    predict.add_argument(
-        "--tagger", metavar="PIPELINE", help="for srl: the spaCy pipeline whose verbs are the predicates"
-    )
+    text = "for srl: the spaCy pipeline whose verbs are the predicates"
+    predict.add_argument("--tagger", metavar="PIPELINE", help=text)
     add_overwrite(predict)
     add_quiet(predict)
 
@@ -146,20 +124,14 @@ def _add_trained(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_compare(tasks: Any) -> None:
-    compare = add_verb(
-        tasks,
-        "compare",
-        compare_verb,
-        "train a queue of tasks, arms and seeds, and tabulate the scores",
-        "elmo task compare queue --data DATA --vectors vectors.txt --output runs/ --jobs 2",
-    )
+    about = "train a queue of tasks, arms and seeds, and tabulate the scores"
+    example = "elmo task compare queue --data DATA --vectors vectors.txt --output runs/ --jobs 2"
+    compare = add_verb(tasks, "compare", compare_verb, about, example)
     compare.add_argument("queue", help="a TOML file or a packaged queue: queue, queue-ensemble, queue-squad")
-    compare.add_argument(
-        "--output", required=True, metavar="FOLDER", help="folder of runs and tables; continues what it holds"
-    )
-    compare.add_argument(
-        "--data", metavar="FOLDER", help="folder of the recipes' files (default: the variable ELMO_DATA)"
-    )
+    text = "folder of runs and tables; continues what it holds"
+    compare.add_argument("--output", required=True, metavar="FOLDER", help=text)
+    text = "folder of the recipes' files (default: the variable ELMO_DATA)"
+    compare.add_argument("--data", metavar="FOLDER", help=text)
     compare.add_argument("--vectors", metavar="FILE", help="static word vectors for all arms")
     compare.add_argument("--model", metavar="MODEL", help="the biLM for arms without one of their own")
     add_jobs(compare)
@@ -170,10 +142,8 @@ def _add_compare(tasks: Any) -> None:
 def list_verb(arguments: argparse.Namespace) -> None:
     from elmo_lab.tasks import task as tasks
 
-    rows = []
-    for name in tasks.available():
-        task = tasks.find(name)
-        rows.append([name, task.version, task.metric, task.title])
+    found = map(tasks.find, tasks.available())
+    rows = [[task.name, task.version, task.metric, task.title] for task in found]
     print_table(["task", "version", "chosen by", "what"], rows)
 
 
@@ -223,31 +193,21 @@ def _train_values(arguments: argparse.Namespace) -> dict[str, Any]:
             of_recipe = {key: value for key, value in of_recipe.items() if key not in ("train", "dev", "test")}
     task = of_recipe.get("task", begun.get("task", arguments.task))
     if task != arguments.task:
-        raise InputError(
-            f"{found or record}: the task is {task}, not {arguments.task}; name that task, or another recipe"
-        )
+        raise InputError(f"{found or record}: the task is {task}, not {arguments.task}; name it, or another recipe")
     names = ("train", "dev", "test", "output", "data")
     flags: dict[str, Any] = {name: getattr(arguments, name) for name in names} | {"task": arguments.task}
     flags["inputs"] = {"vectors": arguments.vectors, "model": arguments.model}
     if arguments.seeds is not None:  # a resumed run keeps the seeds that it has
         trained = of_recipe.get("seeds", begun.get("seeds", [])) if arguments.resume else []
-        flags["seeds"] = list(dict.fromkeys([*trained, *_numbers(arguments.seeds)]))
-    values = config.combined(of_recipe, flags, map(_spelled_out, overrides), begun)
+        try:
+            flags["seeds"] = list(dict.fromkeys([*trained, *map(int, arguments.seeds.split(","))]))
+        except ValueError as error:
+            raise InputError(f"--seeds is {arguments.seeds!r}; expected whole numbers separated by commas") from error
+    spelled_out = [f"inputs.{each}" if each.startswith("elmo=") else each for each in overrides]
+    values = config.combined(of_recipe, flags, spelled_out, begun)
     placeholders = {"train": "TRAIN", "dev": "DEV", "output": "OUTPUT"}
     require(values, placeholders, only_shows(arguments), "elmo task train ner --train a --dev b --output run/")
     return values
-
-
-def _spelled_out(override: str) -> str:
-    """Returns an override with its section: `elmo=input` is short for `inputs.elmo=input`."""
-    return f"inputs.{override}" if override.startswith("elmo=") else override
-
-
-def _numbers(text: str) -> list[int]:
-    try:
-        return [int(number) for number in text.split(",")]
-    except ValueError as error:
-        raise InputError(f"--seeds is {text!r}; expected whole numbers separated by commas") from error
 
 
 def _members(arguments: argparse.Namespace) -> list[Any]:
@@ -285,15 +245,16 @@ def eval_verb(arguments: argparse.Namespace) -> None:
         print_json(report | {"labels": labels}, indent=2)
         return
     for name, value in report.items():
-        print(f"{name:12} {value:.2f}" if isinstance(value, float) else f"{name:12} {value}")
+        print(f"{name:12} {_shown(value)}")
     if labels:
         print()
         names = list(next(iter(labels.values())))
-        rows = [
-            [label, *(f"{n[name]:.2f}" if name != "support" else str(n[name]) for name in names)]
-            for label, n in labels.items()
-        ]
+        rows = [[label, *(_shown(scores[name]) for name in names)] for label, scores in labels.items()]
         print_table(["label", *names], rows)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def predict_verb(arguments: argparse.Namespace) -> None:
@@ -381,10 +342,6 @@ def compare_verb(arguments: argparse.Namespace) -> None:
     inputs = {"vectors": arguments.vectors, "model": arguments.model}
     given = config.combined({}, {"inputs": inputs, "data": arguments.data})
 
-    def show(line: str) -> None:
-        if not arguments.quiet:
-            print_line(line)
-
     def recipe_of(name: str) -> Path:
         beside = path.parent / name
         return beside if beside.suffix == ".toml" and beside.is_file() else config.find_recipe(name, RECIPES / "tasks")
@@ -393,6 +350,7 @@ def compare_verb(arguments: argparse.Namespace) -> None:
     if arguments.table and not output.is_dir():
         raise InputError(f"{output}: no such folder; name the --output of a queue that has run")
     if not arguments.table:
+        show = (lambda line: None) if arguments.quiet else print_line
         compare.train_queue(queue, output, recipe_of, given, arguments.quiet, show)
     with compare.lock_output(output):
         print(write_tables(queue, output), end="")
