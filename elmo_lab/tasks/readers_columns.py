@@ -16,7 +16,7 @@ from elmo.text.lines import numbered_lines
 from elmo.text.records import BLANK, read_conllu, suffix_of
 from elmo.text.tokenizer import split_at_spaces
 from elmo_lab.tasks import readers_conll2012 as conll2012
-from elmo_lab.tasks.readers import EMPTY, json_records, text_output, with_noun
+from elmo_lab.tasks.readers import EMPTY, json_records, text_output, tokens_field, with_noun
 from elmo_lab.tasks.tagging import is_tag, to_bio
 
 DOCUMENT_START = "-DOCSTART-"
@@ -56,7 +56,9 @@ def read_tagged(path: Path, unlabelled: bool = False) -> list[TaggedSentence]:
     if _is_numbered(sentences):
         whole = ([row for row in rows if not PART_OF_WORD.fullmatch(row[1][0])] for rows in sentences)
         sentences = [rows for rows in whole if rows]
-        tokens, tags = 1, _tag_column(sentences)
+        # The tags are in the first column after the number and the token that has only tags, or else in the last one.
+        tokens = 1
+        tags = next((place for place in range(2, _width(sentences)) if _only_tags(sentences, place)), -1)
     elif _width(sentences) == 2 and _only_tags(sentences, 0) and not _only_tags(sentences, 1):
         tokens, tags = 1, 0
     return _tagged(path, sentences, tokens, None if unlabelled else tags, irregular)
@@ -75,8 +77,7 @@ def read_entities(path: Path, unlabelled: bool = False) -> list[TaggedSentence]:
     irregular = IrregularPlaces(path)
     if conll2012.is_begin(first) and unlabelled:
         every = conll2012.read_documents(path, irregular)
-        words = (tuple(rows.cells(each, 1)) for rows in every for each in rows.sentences)
-        found = [TaggedSentence(tokens) for tokens in words]
+        found = [TaggedSentence(tuple(rows.cells(each, 1))) for rows in every for each in rows.sentences]
     elif conll2012.is_begin(first):
         found = [
             TaggedSentence(tuple(words), tags, tuple(lines))
@@ -96,11 +97,10 @@ def _of_json(path: Path, irregular: IrregularPlaces, unlabelled: bool) -> list[T
     sentences = list[TaggedSentence]()
     for number, record in json_records(path, irregular):
         place = f"{path}: line {number}"
-        tokens = record.get("tokens", record.get("words"))
+        key = "words" if "words" in record and "tokens" not in record else "tokens"
+        tokens = tokens_field(record, key, place, number, irregular)
         name = next((name for name in keys if record.get(name) is not None), None)
         tags = None if name is None else record[name]
-        if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
-            raise InputError(f"{place}: 'tokens' is {str(tokens)[:40]!r}; a list of texts is expected")
         if tags is not None and (not isinstance(tags, list) or len(tags) != len(tokens)):
             raise InputError(f"{place}: {name!r} is {str(tags)[:40]!r}; a tag for each of the tokens is expected")
         for tag in tags or ():
@@ -109,10 +109,7 @@ def _of_json(path: Path, irregular: IrregularPlaces, unlabelled: bool) -> list[T
                     f"{place} has {tag!r} in {name!r}; the names of tags are expected, such as O and B-PER: replace"
                     " numbers by the names in the features of the data set"
                 )
-        if "" in tokens:
-            irregular.note(f"an empty token, read as {EMPTY!r}", number)
-        words = tuple(token or EMPTY for token in tokens)
-        sentences.append(TaggedSentence(words, None if tags is None else tuple(tags), (number,) * len(tokens)))
+        sentences.append(TaggedSentence(tokens, None if tags is None else tuple(tags), (number,) * len(tokens)))
     found = to_bio([sentence.tags or () for sentence in sentences])
     for sentence, _, problem in found.broken:
         irregular.note(problem, sentences[sentence].lines[0])
@@ -208,9 +205,6 @@ def _tag(row: Row, column: int, path: Path, irregular: IrregularPlaces, inside: 
     return tag
 
 
-# Lines and columns
-
-
 def _sentences(
     path: Path, irregular: IrregularPlaces, tag_column: int | None, may_have_tags: bool = False
 ) -> Iterator[list[Row]]:
@@ -295,11 +289,6 @@ def _counts(sentences: list[list[str]]) -> bool:
     """Whether all sentences count 1, 2, 3 ... or all count 0, 1, 2 ..., and at least one has two tokens."""
     numbered = any(all(each == [str(base + n) for n in range(len(each))] for each in sentences) for base in (0, 1))
     return numbered and any(len(each) > 1 for each in sentences)
-
-
-def _tag_column(sentences: list[list[Row]]) -> int:
-    """The first column after the number and the token that has only tags, or the last column if none has."""
-    return next((place for place in range(2, _width(sentences)) if _only_tags(sentences, place)), -1)
 
 
 def _width(sentences: list[list[Row]]) -> int:

@@ -79,16 +79,16 @@ def read_documents(path: Path, irregular: IrregularPlaces) -> Iterator[ColumnDoc
     begin: tuple[int, str, int, str] | None = None  # line, name, part and title of the open document
     sentences: list[list[Row]] = []
     for number, line in numbered_lines(path):
-        if is_begin(line):
+        if header := BEGIN.fullmatch(line.strip()):
             if begin is not None:
                 irregular.note("a document without '#end document' before the next one", begin[0])
                 yield _document(path, begin, sentences, irregular)
-            begin, sentences = (number, *_header(line)), [[]]
+            name = header["name"]
+            name = name[1:-1] if name.startswith("(") and name.endswith(")") else name
+            begin, sentences = (number, name, int(header["part"] or 0), header["title"]), [[]]
         elif END.fullmatch(line.strip()):
             if begin is None:
-                raise InputError(
-                    f"{path}: line {number} ends a document that has no start; write '#begin document (name)'"
-                )
+                raise InputError(f"{path}: line {number}: this end has no start; write '#begin document (name)'")
             yield _document(path, begin, sentences, irregular)
             begin = None
         elif not line.strip(BLANK):
@@ -102,16 +102,11 @@ def read_documents(path: Path, irregular: IrregularPlaces) -> Iterator[ColumnDoc
                 )
             sentences[-1].append((number, _columns(path, number, line, sentences[-1], irregular)))
     if begin is not None:
-        raise InputError(
-            f"{path}: the document that starts in line {begin[0]} has no end; write '#end document' after it"
-        )
+        raise InputError(f"{path}: the document of line {begin[0]} has no end; write '#end document' after it")
 
 
 def document_entities(path: Path, irregular: IrregularPlaces) -> Iterator[tuple[list[str], tuple[str, ...], list[int]]]:
-    """Reads the words, the named entities as BIO tags, and the lines of every sentence.
-
-    Raises InputError if the file has no entities.
-    """
+    """Reads the words, the BIO tags of entities and the lines of every sentence. Raises InputError without entities."""
     any_bracket = False
     for document in read_documents(path, irregular):
         for rows in document.sentences:
@@ -160,29 +155,15 @@ def _spans(path: Path, rows: list[Row], cells: list[str]) -> list[Span]:
             continue
         found = CELL.fullmatch(cell)
         if found is None or len(found["closes"]) > len(is_open) + found["opens"].count("("):
-            raise InputError(
-                f"{path}: line {rows[place][0]} has {cell!r}; brackets such as (PERSON*, * and *) are expected"
-            )
+            raise InputError(f"{path}: line {rows[place][0]} has {cell!r}; brackets (PERSON*, *, *) are expected")
         is_open += [(place, kind) for kind in found["opens"].split("(")[1:]]
         for _ in found["closes"]:
             begin, kind = is_open.pop()
             if not is_open:
                 spans.append((begin, place + 1, kind))
     if is_open:
-        raise InputError(
-            f"{path}: line {rows[is_open[0][0]][0]} opens ({is_open[0][1]}, which its sentence does not close"
-        )
+        raise InputError(f"{path}: line {rows[is_open[0][0]][0]} opens ({is_open[0][1]}, not closed in its sentence")
     return spans
-
-
-def _header(line: str) -> tuple[str, int, str]:
-    """The name, the part and both as they are written in a line such as `#begin document (name); part 000`."""
-    found = BEGIN.fullmatch(line.strip())
-    assert found is not None
-    name = found["name"]
-    if name.startswith("(") and name.endswith(")"):
-        name = name[1:-1]
-    return name, int(found["part"] or 0), found["title"]
 
 
 def _columns(path: Path, number: int, line: str, before: list[Row], irregular: IrregularPlaces) -> list[str]:

@@ -15,6 +15,7 @@ from elmo.text.records import token_offsets
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo_lab.tasks import readers_conll2012 as conll2012
 from elmo_lab.tasks.readers import json_records, text_output, tokens_field, with_noun
+from elmo_lab.tasks.readers_squad import covering_tokens
 
 Mention = tuple[int, int]
 """The first and last token, counted from the start of the document."""
@@ -101,10 +102,7 @@ def as_record(document: Document) -> dict[str, Any]:
 
 
 def check_clusters(clusters: Iterable[Iterable[Mention]], irregular: IrregularPlaces, line: int) -> tuple[Cluster, ...]:
-    """Sorts the mentions of clusters in text order; a mention that occurs twice stays, and is noted.
-
-    Scores count such a mention as the reference scorer does (`coref_scores`).
-    """
+    """Sorts the mentions of clusters in text order; one that occurs twice stays (see `coref_scores`), and is noted."""
     found = tuple(tuple(sorted(cluster)) for cluster in clusters)
     for mention, times in Counter(mention for cluster in found for mention in cluster).items():
         if times > 1:
@@ -118,20 +116,13 @@ def genre_of(name: str) -> str:
     return "" if found is None else found["ontonotes"] or found["gum"]
 
 
-# JSON lines
-
-
 def _document_of(
     record: dict[str, Any], number: int, place: str, irregular: IrregularPlaces, unlabelled: bool
 ) -> Document:
     sentences = record.get("sentences")
     if not isinstance(sentences, list):
-        raise InputError(
-            f"{place}: 'sentences' is not a list of lists of tokens; write each sentence as a list of tokens"
-        )
-    tokens = tuple(
-        tokens_field({"a sentence": sentence}, "a sentence", place, number, irregular) for sentence in sentences
-    )
+        raise InputError(f"{place}: 'sentences' is not a list of lists of tokens; write each sentence as a list")
+    tokens = tuple(tokens_field({"a sentence": each}, "a sentence", place, number, irregular) for each in sentences)
     part = record.get("part", 0)
     if type(part) is not int or part < 0:
         raise InputError(f"{place} has 'part': {part!r}; a number from 0 on is expected")
@@ -139,15 +130,10 @@ def _document_of(
     if clusters is None and isinstance(record.get("mention_clusters"), list) and not unlabelled:
         clusters = _of_preco(record["mention_clusters"], tokens, place)
     name = record.get("doc_key", record.get("id", f"line-{number}"))
-    return Document(
-        str(name),
-        tokens,
-        None if clusters is None or unlabelled else _clusters(clusters, tokens, place, number, irregular),
-        _speakers(record.get("speakers"), tokens, place),
-        str(record.get("genre") or genre_of(str(name))),
-        part,
-        number,
-    )
+    found = None if clusters is None or unlabelled else _clusters(clusters, tokens, place, number, irregular)
+    speakers = _speakers(record.get("speakers"), tokens, place)
+    genre = str(record.get("genre") or genre_of(str(name)))
+    return Document(str(name), tokens, found, speakers, genre, part, number)
 
 
 def _of_preco(clusters: list[Any], sentences: Sequence[Sequence[str]], place: str) -> list[Any]:
@@ -166,9 +152,7 @@ def _clusters(
 ) -> tuple[Cluster, ...]:
     sentence_of = [number for number, tokens in enumerate(sentences) for _ in tokens]
     if not isinstance(clusters, list) or not all(isinstance(cluster, list) for cluster in clusters):
-        raise InputError(
-            f"{place}: 'clusters' is not a list of lists of mentions; write mentions as [first, last] token"
-        )
+        raise InputError(f"{place}: 'clusters' is not a list of lists of mentions; write a mention as [first, last]")
     for mention in (mention for cluster in clusters for mention in cluster):
         if not isinstance(mention, list) or [type(end) for end in mention] != [int, int]:
             raise InputError(f"{place} has the mention {str(mention)[:40]}; [first, last] token indices are expected")
@@ -193,12 +177,7 @@ def _speakers(speakers: Any, sentences: tuple[tuple[str, ...], ...], place: str)
             found = tuple(tuple("" if name is None else name for name in names) for names in each)
             if all(isinstance(name, str) for names in found for name in names):
                 return found
-    raise InputError(
-        f"{place}: 'speakers' does not match the sentences; name one per sentence or per token, null if it is unknown"
-    )
-
-
-# GAP
+    raise InputError(f"{place}: 'speakers' does not fit the sentences; name one per sentence or token, null if unknown")
 
 
 def _of_gap(path: Path, tokenizer: Tokenizer, unlabelled: bool) -> Iterator[Document]:
@@ -211,9 +190,7 @@ def _of_gap(path: Path, tokenizer: Tokenizer, unlabelled: bool) -> Iterator[Docu
         row = dict(zip(GAP, line.split("\t"), strict=False))
         offsets = [] if unlabelled else [row.get(f"{name}-offset", "") for name in ("Pronoun", "A", "B")]
         if len(row) < len(GAP) - 1 or not all(map(is_number, offsets)):
-            raise InputError(
-                f"{path}: line {number} is {line[:40]!r}; the columns of GAP are expected: {', '.join(GAP)}"
-            )
+            raise InputError(f"{path}: line {number} is {line[:40]!r}; GAP's columns are expected: {', '.join(GAP)}")
         text = row["Text"]
         sentences = tuple(map(tuple, tokenizer.sentences(text)))
         clusters = None if unlabelled else _of_names(row, sentences, f"{path}: line {number}")
@@ -228,34 +205,25 @@ def _of_names(row: dict[str, str], sentences: Sequence[Sequence[str]], place: st
     mentions = {}
     for name in ("Pronoun", "A", "B"):
         begin = int(row[f"{name}-offset"])
-        inside = [n for n, (first, end) in enumerate(spans) if first < begin + len(row[name]) and end > begin]
-        if not inside or text[begin : begin + len(row[name])] != row[name]:
+        found = covering_tokens(spans, begin, begin + len(row[name]))
+        if found is None or text[begin : begin + len(row[name])] != row[name]:
             raise InputError(f"{place}: the text has no {row[name]!r} at character {begin}")
-        mentions[name] = (inside[0], inside[-1])
+        mentions[name] = found
     linked = [mentions[name] for name in ("A", "B") if row[f"{name}-coref"].strip().lower() == "true"]
     return (tuple(sorted({mentions["Pronoun"], *linked})),) if linked else ()
 
 
-# CoNLL-2012
-
-
 def _document(path: Path, rows: conll2012.ColumnDocument, irregular: IrregularPlaces, unlabelled: bool) -> Document:
-    speakers = tuple(tuple(rows.cells(each, conll2012.SPEAKER)) for each in rows.sentences)
+    tokens, speakers = (
+        tuple(tuple(rows.cells(each, column)) for each in rows.sentences) for column in (1, conll2012.SPEAKER)
+    )
     if rows.first:  # the columns are SemEval-2010's, which have no speakers
         speakers = tuple(("",) * len(each) for each in speakers)
     clusters = None
     if not unlabelled:
         clusters = check_clusters(_mentions(path, rows.sentences, irregular).values(), irregular, rows.line)
-    return Document(
-        rows.name,
-        tuple(tuple(rows.cells(each, 1)) for each in rows.sentences),
-        clusters,
-        speakers,
-        genre_of(rows.name),
-        rows.part,
-        rows.line,
-        rows.title,
-    )
+    genre = genre_of(rows.name)
+    return Document(rows.name, tokens, clusters, speakers, genre, rows.part, rows.line, rows.title)
 
 
 def _mentions(path: Path, sentences: list[list[conll2012.Row]], irregular: IrregularPlaces) -> dict[str, list[Mention]]:
@@ -308,9 +276,7 @@ def _rows(document: Document) -> Iterator[str]:
             if not word:
                 raise InputError(f"{document.name!r}: token {token} is empty; give it a text, or remove it")
             if not {"\t", "\n", "\r"}.isdisjoint(word):
-                raise InputError(
-                    f"{document.name!r}: the token {word!r} contains a tab or line end; write .jsonl instead"
-                )
+                raise InputError(f"{document.name!r}: token {word!r} contains a tab or line end; write .jsonl instead")
             middle = ["-", "*", "-", "-", "-", "_".join(speaker.split()) or "-", "*"]
             columns = [name, str(document.part), str(number), word, *middle, "|".join(cells.get(token, ["-"]))]
             yield "\t".join(columns) + "\n"

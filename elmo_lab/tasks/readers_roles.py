@@ -67,7 +67,12 @@ def read_roles(path: Path, unlabelled: bool = False) -> list[Roles]:
 def as_record(sentence: Roles) -> dict[str, Any]:
     """Returns a sentence as a JSON object."""
     name = {"id": sentence.id} if sentence.id else {}
-    return name | {"tokens": sentence.tokens, "props": [_prop(predicate) for predicate in sentence.predicates]}
+    props = [
+        {"pred": each.index, "lemma": each.lemma, "roleset": each.roleset}
+        | ({} if each.tags is None else {"tags": each.tags})
+        for each in sentence.predicates
+    ]
+    return name | {"tokens": sentence.tokens, "props": props}
 
 
 def _of_line(path: Path, number: int, line: str, irregular: IrregularPlaces, unlabelled: bool) -> Roles:
@@ -89,9 +94,7 @@ def _roles(record: dict[str, Any], number: int, place: str, irregular: Irregular
     if props is None:
         props = _props_of_allennlp(record, tokens, place)
     if not isinstance(props, list) or not all(isinstance(prop, dict) for prop in props):
-        raise InputError(
-            f"{place}: 'props' is not a list of objects with 'pred' and 'tags'; write one object per predicate"
-        )
+        raise InputError(f"{place}: 'props' is not a list of objects with 'pred' and 'tags'; write one per predicate")
     if unlabelled:
         props = [prop | {"tags": None} for prop in props]
     identity = record.get("id")
@@ -132,15 +135,8 @@ def _predicate(prop: dict[str, Any], length: int, place: str, line: int, irregul
         )
     for token, tag in enumerate(tags):
         if not is_tag(tag):
-            raise InputError(
-                f"{place}: predicate {index}, token {token}: the tag is {tag!r}; O, B-ROLE or I-ROLE is expected"
-            )
+            raise InputError(f"{place}: predicate {index}, token {token}: the tag is {tag!r}; give O, B-ROLE or I-ROLE")
     read = to_bio([tags], "BIO")
     for _, _, problem in read.broken:
         irregular.note(problem.replace("entity", "argument"), line)
     return Predicate(index, read.sentences[0], lemma, roleset)
-
-
-def _prop(predicate: Predicate) -> dict[str, Any]:
-    fields = {"pred": predicate.index, "lemma": predicate.lemma, "roleset": predicate.roleset}
-    return fields if predicate.tags is None else fields | {"tags": predicate.tags}

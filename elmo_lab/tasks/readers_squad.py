@@ -96,9 +96,7 @@ def passage_of(text: str, tokenize: Tokenize, place: str = "the passage") -> Pas
     tokens = tokenize(text)
     spans = token_offsets(text, tokens)
     if spans is None:
-        raise InputError(
-            f"{place}: the tokens do not follow the text in order; use a tokenizer that changes no characters"
-        )
+        raise InputError(f"{place}: the tokens do not follow the text in order; use a tokenizer that changes nothing")
     return Passage(text, tuple(tokens), tuple(spans))
 
 
@@ -142,9 +140,7 @@ def _question(
     if isinstance(given, dict):  # the Hub has a list of texts and one of their starts
         texts, starts = given.get("text"), given.get("answer_start")
         if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
-            raise InputError(
-                f"{place}: 'answers' is {str(given)[:40]!r}; as many 'text' as 'answer_start' are expected"
-            )
+            raise InputError(f"{place}: 'answers' is {str(given)[:40]!r}; give as many 'text' as 'answer_start'")
         given = [{"text": each, "answer_start": start} for each, start in zip(texts, starts, strict=True)]
     elif isinstance(given, list) and all(isinstance(each, str) for each in given):  # MRQA has only texts
         given = [{"text": each} for each in given]
@@ -184,7 +180,5 @@ def _nearest(passage: str, text: str, begin: int) -> int | None:
 def _items(record: Any, key: str, place: str) -> list[dict[str, Any]]:
     items = record.get(key) if isinstance(record, dict) else None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise InputError(
-            f"{place} has no list of objects {key!r}; SQuAD 1.1 is expected: data, paragraphs, qas, answers"
-        )
+        raise InputError(f"{place} has no list of objects {key!r}; SQuAD 1.1 has data, paragraphs, qas, answers")
     return items

@@ -93,9 +93,7 @@ def _tree(path: Path, number: int, line: str, labels: int, unlabelled: bool) -> 
             is_open.append(len(nodes))
             nodes.append(Node(len(tokens), len(tokens), int(label)))
         elif not close or not is_open:
-            raise _broken_tree(
-                path, number, f"has {part[0]!r} at character {part.start() + 1}, which is not valid in a tree"
-            )
+            raise _broken_tree(path, number, f"has {part[0]!r} at character {part.start() + 1}, not valid in a tree")
         if word is not None:
             tokens.append(treebank.with_brackets(word))
         if word is not None or close:

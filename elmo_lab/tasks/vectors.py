@@ -84,9 +84,7 @@ def read(path: Path, wanted: Collection[str] | None = None) -> StaticVectors:
         rows.setdefault(word, vector)
     if not rows:
         words = "no vectors" if wanted is None else f"none of the {len(wanted):,} words of the examples"
-        raise InputError(
-            f"{path}: {words} in the file; give one in GloVe's text format (lower-case words: inputs.lowercase)"
-        )
+        raise InputError(f"{path}: {words} in the file; give GloVe's text format (lower-case words: inputs.lowercase)")
     vectors = np.stack(list(rows.values()))
     table = torch.from_numpy(np.concatenate([np.zeros_like(vectors[:1]), vectors.mean(0, keepdims=True), vectors]))
     return StaticVectors(tuple(rows), table)
