@@ -11,7 +11,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, partialmethod
 from itertools import accumulate, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from elmo import ops
 from elmo.config import ConfigError, check_range, check_sizes
 from elmo.errors import InputError
 from elmo.forking import cached_property
@@ -28,14 +29,13 @@ from elmo.text.records import suffix_of
 from elmo.text.tokenizer import Tokenizer
 from elmo_lab.tasks import coref_spans as spans
 from elmo_lab.tasks import readers_coref as readers
-from elmo_lab.tasks.coref_pairs import PairScorer
 from elmo_lab.tasks.coref_scores import coref_scores
 from elmo_lab.tasks.coref_spans import Span, Spans, SpanVectors
 from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.layers import BiLstm, FeedForward, VariationalDropout, masked_softmax
 from elmo_lab.tasks.readers import write_predictions
 from elmo_lab.tasks.readers_coref import read_coref as read
-from elmo_lab.tasks.scores import label_scores
+from elmo_lab.tasks.scores import LabelScores, label_scores
 from elmo_lab.tasks.task import Task
 
 UNNAMED = ("", "-")
@@ -134,29 +134,59 @@ def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[E
     return [unlabelled([tokens for part in parts for tokens in tokenizer.sentences(part)], line)]
 
 
-def sentences(example: Example) -> list[list[str]]:
-    """Returns all sentences of the document."""
-    return [list(sentence) for sentence in example.sentences]
-
-
 def labels_of(examples: Sequence[Example]) -> CorefLabels:
     """Returns the genres of the training documents."""
     return CorefLabels(tuple(sorted({example.genre for example in examples})))
 
 
 def check(examples: Sequence[Example], labels: CorefLabels, path: Path) -> None:
-    """Raises InputError if a document for training or scoring has no clusters, or if no document has a mention.
-
-    In CoNLL-2012, a file without labels looks like one in which nothing corefers.
-    """
+    """Raises InputError if a document for training or scoring has no clusters, or if no document has a mention."""
     for example in examples:
         if example.clusters is None:
             raise InputError(
                 f"{path}: line {example.line}: the document {example.name!r} has no 'clusters'; add them (an empty"
                 " list where nothing corefers) or remove the document"
             )
-    if examples and not any(example.clusters for example in examples):
+    if examples and not any(example.clusters for example in examples):  # so looks CoNLL-2012 without labels
         raise InputError(f"{path}: no document has a mention; give a file with coreference")
+
+
+class PairScorer(nn.Module):
+    """Scores a span as another's antecedent (eq. 9) by a feed-forward network of both, their product, and features.
+
+    `sizes` are those of its hidden layers. The first layer is linear in the concatenated parts, so each span's own part
+    is computed once, not once per pair.
+    """
+
+    def __init__(self, sizes: Sequence[int], feature_dim: int, dropout: float, span_dim: int, n_genres: int) -> None:
+        super().__init__()
+        first, *others = sizes
+        tables = (
+            nn.Embedding(len(spans.DISTANCES), feature_dim),
+            nn.Embedding(3, feature_dim),
+            nn.Embedding(n_genres + 1, feature_dim, padding_idx=0),  # zeros for an unknown genre
+        )
+        self.features = nn.ModuleList(tables)
+        self.sizes = [span_dim, span_dim, span_dim, len(tables) * feature_dim]
+        self.first = nn.Linear(sum(self.sizes), first)
+        self.others = nn.Sequential(FeedForward(first, others, dropout), nn.Linear([first, *others][-1], 1))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        vectors: Float[Tensor, "K G"],
+        span: Int[Tensor, " pairs"],
+        before: Int[Tensor, " pairs"],
+        features: Sequence[Int[Tensor, " pairs"]],
+    ) -> Float[Tensor, " pairs"]:
+        """Returns the scores of pairs of rows of `vectors`; `features` are distance, speaker and genre."""
+        of_span, of_before, of_product, of_features = self.first.weight.split(self.sizes, dim=1)
+        alone, earlier = nn.functional.linear(vectors, of_span, self.first.bias), vectors @ of_before.T
+        products = ops.multiplied_pairs(vectors, of_product, span, before)
+        looked_up = [self.dropout(table(rows)) for table, rows in zip(self.features, features, strict=True)]
+        hidden = products + alone.index_select(0, span) + earlier.index_select(0, before)
+        hidden = hidden + torch.cat(looked_up, dim=1) @ of_features.T
+        return self.others(self.dropout(hidden.relu())).squeeze(1)
 
 
 class CorefModel(nn.Module):
@@ -182,7 +212,7 @@ class CorefModel(nn.Module):
 
         In training mode, a document longer than `CorefConfig.window` is cut to a random window.
         """
-        parts = [self._window(example) if self.training else _all_of(example) for example in examples]
+        parts = list(map(self._part, examples))
         total = 0.0 * self.widths.weight.sum()  # keeps the loss in the graph if all documents are empty
         for part, ranking in zip(parts, self.rankings(tokens, parts), strict=True):
             clusters = _gold_clusters(part, ranking.spans)
@@ -190,40 +220,36 @@ class CorefModel(nn.Module):
             total = total - spans.marginal_log_likelihood(ranking.scores, ranking.mask, gold).sum()
         return total / max(1, len(examples))
 
-    def decode(self, tokens: Tokens, examples: Sequence[Example]) -> list[CorefPrediction]:
-        """Predicts the clusters of whole documents."""
-        return self._decode(tokens, examples, False)
-
-    def decode_probable(self, tokens: Tokens, examples: Sequence[Example]) -> list[CorefPrediction]:
-        """Predicts like `decode`, with the probability of every link (eq. 1)."""
-        return self._decode(tokens, examples, True)
-
-    def _decode(self, tokens: Tokens, examples: Sequence[Example], probable: bool) -> list[CorefPrediction]:
+    def decode(self, tokens: Tokens, examples: Sequence[Example], probable: bool = False) -> list[CorefPrediction]:
+        """Predicts the clusters of whole documents, and the probability of every link (eq. 1) if it is asked for."""
         predictions = []
-        for ranking in self.rankings(tokens, [_all_of(example) for example in examples]):
+        for ranking in self.rankings(tokens, [DocumentPart(each, 0, len(each.sentences)) for each in examples]):
             pairs = ranking.spans.pairs()
             best = spans.best_antecedents(ranking.scores, ranking.rows, ranking.mask)
             links = {span: None if row is None else pairs[row] for span, row in zip(pairs, best, strict=True)}
-            known = spans.best_probabilities(ranking.scores, ranking.mask) if probable else []
-            by_span = dict(zip(pairs, known, strict=True)) if probable else {}
             linked = _linked(links)
-            predictions.append(
-                replace(linked, probabilities=tuple(by_span[span] for span, _ in linked.links if probable))
-            )
+            if probable:
+                known = dict(zip(pairs, spans.best_probabilities(ranking.scores, ranking.mask), strict=True))
+                linked = replace(linked, probabilities=tuple(known[span] for span, _ in linked.links))
+            predictions.append(linked)
         return predictions
 
-    def _window(self, example: Example) -> DocumentPart:
-        """A random window of a training step's sentences, drawn from torch's generator."""
-        spare = len(example.sentences) - self.config.window
+    decode_probable = partialmethod(decode, probable=True)
+
+    def _part(self, example: Example) -> DocumentPart:
+        """A document; in training, a random window of its sentences, drawn from torch's generator."""
+        spare = len(example.sentences) - self.config.window if self.training else 0
         begin = int(torch.randint(spare + 1, ())) if spare > 0 else 0
-        return DocumentPart(example, begin, min(begin + self.config.window, len(example.sentences)))
+        return DocumentPart(example, begin, len(example.sentences) - max(0, spare) + begin)
 
     def rankings(self, tokens: Tokens, parts: Sequence[DocumentPart]) -> Iterator[Ranking]:
         """Yields a ranking for each part; the rows of `tokens` are all sentences of the parts' documents."""
         starts = accumulate((len(part.document.sentences) for part in parts), initial=0)
         rows = [start + row for start, part in zip(starts, parts, strict=False) for row in range(part.begin, part.end)]
         if not any(part.lengths for part in parts):
-            yield from (_nothing(tokens.lengths.device) for _ in parts)
+            rows, mask = (part.to(tokens.lengths.device) for part in spans.antecedents(0, 1))
+            none = spans.candidates([], 1).to(mask.device)
+            yield from (Ranking(none, torch.zeros(mask.shape, device=mask.device), rows, mask) for _ in parts)
             return
         tokens = tokens.rows(rows)
         vectors, elmo = self.inputs(tokens)
@@ -278,16 +304,6 @@ class CorefModel(nn.Module):
         return torch.where((first > 0) & (second > 0), 1 + (first == second).long(), 0)
 
 
-def _nothing(device: torch.device) -> Ranking:
-    """The result for a document without sentences."""
-    rows, mask = (part.to(device) for part in spans.antecedents(0, 1))
-    return Ranking(spans.candidates([], 1).to(device), torch.zeros(mask.shape, device=device), rows, mask)
-
-
-def _all_of(example: Example) -> DocumentPart:
-    return DocumentPart(example, 0, len(example.sentences))
-
-
 def _gold_clusters(part: DocumentPart, kept: Spans) -> Int[Tensor, " K"]:
     """The number of each span's gold cluster, or -1 if it has none."""
     clusters = part.document.clusters
@@ -306,29 +322,26 @@ def score(examples: Sequence[Example], predictions: Sequence[CorefPrediction]) -
     return coref_scores(gold, [prediction.clusters for prediction in predictions])
 
 
-def by_label(examples: Sequence[Example], predictions: Sequence[CorefPrediction]) -> dict[str, dict[str, float | int]]:
+def by_label(examples: Sequence[Example], predictions: Sequence[CorefPrediction]) -> LabelScores:
     """Returns precision, recall, F1 and support of mentions, whatever their clusters."""
-    sides = ([each.clusters or () for each in examples], [each.clusters for each in predictions])
-    gold, found = ([[(mention, "mention") for cluster in one for mention in cluster] for one in side] for side in sides)
-    return label_scores(gold, found)
+    pairs = ([each.clusters or () for each in examples], [each.clusters for each in predictions])
+    sides = ([[(mention, "mention") for cluster in one for mention in cluster] for one in side] for side in pairs)
+    return label_scores(*sides)
 
 
 def combine(members: Sequence[Sequence[CorefPrediction]]) -> list[CorefPrediction]:
     """Links each span to the antecedent that most members chose; ties go to the first member."""
-    return [_vote(votes) for votes in zip(*members, strict=True)]
-
-
-def _vote(votes: Sequence[CorefPrediction]) -> CorefPrediction:
-    members = [dict(vote.links) for vote in votes]
-    everything = sorted({span for links in members for span in links})
-    counts = {span: Counter(links.get(span) for links in members) for span in everything}
-    linked = _linked({span: count.most_common(1)[0][0] for span, count in counts.items()})
-    known = [dict(zip(vote.links, vote.probabilities, strict=False)) for vote in votes]
-    if not any(known):
-        return linked
-    return replace(
-        linked, probabilities=tuple(sum(k.get(link, 0.0) for k in known) / len(votes) for link in linked.links)
-    )
+    found = []
+    for votes in zip(*members, strict=True):
+        chosen = [dict(vote.links) for vote in votes]
+        every = sorted({span for links in chosen for span in links})
+        linked = _linked({span: Counter(links.get(span) for links in chosen).most_common(1)[0][0] for span in every})
+        known = [dict(zip(vote.links, vote.probabilities, strict=False)) for vote in votes]
+        if any(known):
+            means = (sum(each.get(link, 0.0) for each in known) / len(votes) for link in linked.links)
+            linked = replace(linked, probabilities=tuple(means))
+        found.append(linked)
+    return found
 
 
 def record(example: Example, prediction: CorefPrediction) -> dict[str, Any]:
@@ -344,10 +357,7 @@ def record(example: Example, prediction: CorefPrediction) -> dict[str, Any]:
 
 
 def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[Any]) -> None:
-    """Writes predicted clusters as CoNLL-2012 columns, or as JSON lines to `.jsonl` and `.jsonl.gz`.
-
-    JSON lines have the links with their probabilities, too, and an empty line for an example that is None.
-    """
+    """Writes predicted clusters as CoNLL-2012 columns, and in `.jsonl` also the links with their probabilities."""
     if suffix_of(path) == ".jsonl":
         write_predictions(path, examples, predictions, record)
         return
@@ -362,12 +372,11 @@ TASK = Task(
     title="Coreference: which mentions in a document mean the same",
     metric="f1",
     columns=("f1", "muc_f1", "b3_f1", "ceaf_f1"),
-    place="input",
     config=CorefConfig,
     labels=CorefLabels,
     network=CorefModel,
     read=read,
-    sentences=sentences,
+    sentences=lambda example: [list(sentence) for sentence in example.sentences],
     labels_of=labels_of,
     score=score,
     by_label=by_label,

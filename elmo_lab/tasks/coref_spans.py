@@ -4,7 +4,7 @@ Shapes use the letters of `elmo.types` and M (candidate spans of a document), K 
 A span is its first and last token, inclusive, counted from the start of the document.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -175,13 +175,10 @@ def clusters_of(links: Mapping[Span, Span | None]) -> tuple[tuple[Span, ...], ..
         if own is not members and not any(_cross(one, other) for one in members for other in own):
             members.extend(own)
             cluster.update(dict.fromkeys(members, members))
-    return _ordered({id(members): members for members in cluster.values()}.values())
+    distinct = {id(members): members for members in cluster.values()}.values()
+    return tuple(sorted(tuple(sorted(members)) for members in distinct))
 
 
 def _cross(one: Span, other: Span) -> bool:
     (first, last), (begin, end) = sorted((one, other))
     return first < begin <= last < end
-
-
-def _ordered(clusters: Iterable[Iterable[Span]]) -> tuple[tuple[Span, ...], ...]:
-    return tuple(sorted(tuple(sorted(cluster)) for cluster in clusters))

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 from elmo_lab.tasks.tagging import Span, TagPrediction, spans, tags_of_type
 
+Emissions = Float[Tensor, "B T K"]
+Mask = Bool[Tensor, "B T"]
 FORBIDDEN = -1e6
 """The score of a forbidden transition, which is finite, so that sums of it stay finite."""
 
@@ -31,14 +33,13 @@ class Transitions(NamedTuple):
 def bio_transitions(tags: Sequence[str]) -> Transitions:
     """Returns 0 where BIO allows a transition, and `FORBIDDEN` where it does not.
 
-    `I-X` only follows `B-X` or `I-X`, and any tag may be the last.
-
-    Raises ValueError for a tag other than `O` or a prefix with a name, such as `B-LOC`.
+    `I-X` only follows `B-X` or `I-X`, and any tag may be the last. Raises ValueError for a tag other than `O` or a
+    prefix with a name, such as `B-LOC`.
     """
     parts = [_split(tag) for tag in tags]
-    start = [_follows(("O", ""), after) for after in parts]
-    between = [[_follows(before, after) for after in parts] for before in parts]
-    return Transitions(_scores(start), _scores(between).view(len(tags), len(tags)), torch.zeros(len(tags)))
+    allowed = [[_follows(before, after) for after in parts] for before in (("O", ""), *parts)]
+    scores = torch.where(torch.tensor(allowed, dtype=torch.bool), 0.0, FORBIDDEN).view(len(tags) + 1, len(tags))
+    return Transitions(scores[0], scores[1:], torch.zeros(len(tags)))
 
 
 def _split(tag: str) -> tuple[str, str]:
@@ -50,10 +51,6 @@ def _split(tag: str) -> tuple[str, str]:
 
 def _follows(before: tuple[str, str], after: tuple[str, str]) -> bool:
     return after[0] != "I" or (before[0] in ("B", "I") and before[1] == after[1])
-
-
-def _scores(allowed: list[bool] | list[list[bool]]) -> Float[Tensor, "..."]:
-    return torch.where(torch.tensor(allowed, dtype=torch.bool), 0.0, FORBIDDEN)
 
 
 class Crf(nn.Module):
@@ -76,15 +73,13 @@ class Crf(nn.Module):
         for name, scores in rules._asdict().items():
             self.register_buffer(f"allowed_{name}", scores, persistent=False)
 
-    def log_likelihood(
-        self, emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"]
-    ) -> Float[Tensor, " B"]:
+    def log_likelihood(self, emissions: Emissions, tags: Int[Tensor, "B T"], mask: Mask) -> Float[Tensor, " B"]:
         """Returns `log p(tags | sentence)` of each sentence: 0 for an empty one. Tags at padding are ignored."""
         learned = Transitions(self.start, self.between, self.end)
         tags = tags.masked_fill(~mask, 0)
         return sequence_score(emissions, tags, mask, learned) - log_partition(emissions, mask, learned)
 
-    def viterbi(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"]) -> list[list[int]]:
+    def viterbi(self, emissions: Emissions, mask: Mask) -> list[list[int]]:
         """Returns the best allowed tags of each sentence."""
         return viterbi(emissions, mask, self.transitions())
 
@@ -96,7 +91,7 @@ class Crf(nn.Module):
 
 
 def sequence_score(
-    emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"], transitions: Transitions
+    emissions: Emissions, tags: Int[Tensor, "B T"], mask: Mask, transitions: Transitions
 ) -> Float[Tensor, " B"]:
     """Returns the score of one tag sequence per sentence, which is 0 for an empty sentence."""
     batch, length, _ = emissions.shape
@@ -109,9 +104,7 @@ def sequence_score(
     return (here * mask).sum(dim=1) + (steps * mask[:, 1:]).sum(dim=1) + ends * mask[:, 0]
 
 
-def log_partition(
-    emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"], transitions: Transitions
-) -> Float[Tensor, " B"]:
+def log_partition(emissions: Emissions, mask: Mask, transitions: Transitions) -> Float[Tensor, " B"]:
     """Returns the log-sum-exp of the scores of all sequences (forward algorithm), which is 0 for an empty sentence."""
     batch, length, _ = emissions.shape
     if length == 0:
@@ -121,11 +114,7 @@ def log_partition(
 
 
 def span_probabilities(
-    emissions: Float[Tensor, "B T K"],
-    mask: Bool[Tensor, "B T"],
-    transitions: Transitions,
-    names: Sequence[str],
-    rows: Sequence[Sequence[str]],
+    emissions: Emissions, mask: Mask, transitions: Transitions, names: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> list[tuple[float, ...]]:
     """Returns the probability of each span in the BIO tags of `rows`, in order.
 
@@ -190,11 +179,7 @@ def _span_probability(
 
 
 def best_tags(
-    emissions: Float[Tensor, "B T K"],
-    mask: Bool[Tensor, "B T"],
-    transitions: Transitions,
-    names: Sequence[str],
-    probable: bool = False,
+    emissions: Emissions, mask: Mask, transitions: Transitions, names: Sequence[str], probable: bool = False
 ) -> list[TagPrediction]:
     """Returns the highest-scoring tags of each sentence, by name and, if `probable`, the probability of each span."""
     rows = [[names[tag] for tag in row] for row in viterbi(emissions, mask, transitions)]
@@ -202,7 +187,7 @@ def best_tags(
     return [TagPrediction(tuple(tags), probabilities) for tags, probabilities in zip(rows, known, strict=True)]
 
 
-def viterbi(emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"], transitions: Transitions) -> list[list[int]]:
+def viterbi(emissions: Emissions, mask: Mask, transitions: Transitions) -> list[list[int]]:
     """Returns the highest-scoring tags of each sentence; an empty one has none.
 
     With `bio_transitions` alone, these are the best well-formed tags of a network without learned transitions.

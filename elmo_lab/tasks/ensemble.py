@@ -5,27 +5,17 @@ from dataclasses import fields, replace
 from itertools import chain
 from typing import Any
 
-import numpy as np
-
-from elmo_lab.tasks.tagging import spans
+from elmo_lab.tasks.tagging import TagPrediction, spans
 
 
-def mean_probabilities(members: Sequence[Sequence[Any]]) -> list[tuple[float, ...]]:
-    """Averages the `probabilities` of the members' predictions for each example."""
-    if not members or not members[0]:
-        return []
-    rows = [[prediction.probabilities for prediction in member] for member in members]
-    return [tuple(row) for row in np.mean(np.array(rows, np.float64), axis=0).tolist()]
-
-
-def mean_of_spans(chosen: Sequence[str], members: Sequence[tuple[Sequence[str], Sequence[float]]]) -> tuple[float, ...]:
+def mean_of_spans(chosen: Sequence[str], members: Sequence[TagPrediction]) -> tuple[float, ...]:
     """Averages the probability of each span of the chosen BIO tags over the members, with 0 for those without the span.
 
-    A member is its tags and the probabilities of their spans. The result is empty if no member has probabilities.
+    The result is empty if no member has probabilities.
     """
-    if not any(probabilities for _, probabilities in members):
+    if not any(member.probabilities for member in members):
         return ()
-    known = [dict(zip(spans(tags), probabilities, strict=False)) for tags, probabilities in members]
+    known = [dict(zip(spans(member.tags), member.probabilities, strict=False)) for member in members]
     return tuple(sum(each.get(span, 0.0) for each in known) / len(members) for span in spans(chosen))
 
 

@@ -93,9 +93,7 @@ def _read_dropping(
     forwards: nn.LSTM, backwards: nn.LSTM, vectors: Float[Tensor, "B T I"], order: Int[Tensor, "B T"], rate: float
 ) -> tuple[Float[Tensor, "B T H"], Float[Tensor, "B T H"]]:
     """The hidden states of both directions, for LSTMs whose states have a dropout mask per sentence and direction."""
-    keep = [
-        functional.dropout(vectors.new_ones(len(vectors), each.hidden_size), rate) for each in (forwards, backwards)
-    ]
+    keep = [functional.dropout(vectors.new_ones(len(vectors), one.hidden_size), rate) for one in (forwards, backwards)]
     return lstm_keeping(forwards, vectors, keep[0]), lstm_keeping(backwards, reorder(vectors, order), keep[1])
 
 

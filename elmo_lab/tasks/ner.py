@@ -8,12 +8,12 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, partialmethod
 from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from elmo.config import ConfigError, check_range, check_sizes
@@ -27,7 +27,7 @@ from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.layers import BiLstm
 from elmo_lab.tasks.readers_columns import TaggedSentence, write_conll
 from elmo_lab.tasks.readers_columns import read_entities as read
-from elmo_lab.tasks.tagging import TagLabels, TagPrediction, bio_tags, spans, tags_of
+from elmo_lab.tasks.tagging import TagLabels, TagPrediction, labels_of, spans, tags_of
 from elmo_lab.tasks.task import Task
 
 
@@ -63,30 +63,14 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> NerExample:
     return NerExample(tuple(sentences[0]))
 
 
-def sentences(example: NerExample) -> list[list[str]]:
-    """Returns the sentence of an example."""
-    return [list(example.tokens)]
-
-
-def labels_of(examples: Sequence[NerExample]) -> TagLabels:
-    """Returns O and both tags, B- and I-, of every type in the examples."""
-    types = {kind for example in examples for _, _, kind in spans(example.tags or ())}
-    return TagLabels(bio_tags(types))
-
-
 def check(examples: Sequence[NerExample], labels: TagLabels, path: Path) -> None:
     """Warns of types that are not in the training data. Raises InputError if a sentence has no tags."""
     for example in examples:
         if example.tags is None:
             raise InputError(f"{path}: line {(*example.lines, 0)[0]}: the sentence has no tags; give a file with tags")
     kinds = {tag[2:] for tag in labels.tags if tag[0] == "B"}
-    begins = (
-        (line, tag[2:])
-        for each in examples
-        for line, tag in zip(each.lines, each.tags or (), strict=False)
-        if tag[0] == "B"
-    )
-    readers.tell_unknown(begins, kinds, path, "type")
+    tags = (pair for each in examples for pair in zip(each.lines, each.tags or (), strict=False))
+    readers.tell_unknown(((line, tag[2:]) for line, tag in tags if tag[0] == "B"), kinds, path, "type")
 
 
 class NerModel(nn.Module):
@@ -113,24 +97,18 @@ class NerModel(nn.Module):
 
     def loss(self, tokens: Tokens, examples: Sequence[NerExample]) -> Float[Tensor, ""]:
         """Returns the negative log-likelihood of the gold tags, averaged over the sentences."""
-        gold = self._gold(tokens, examples)
-        return -self.crf.log_likelihood(self(tokens), gold, tokens.mask).mean()
-
-    def decode(self, tokens: Tokens, examples: Sequence[NerExample]) -> list[TagPrediction]:
-        """Predicts the best tags that BIO allows."""
-        return best_tags(self(tokens), tokens.mask, self.crf.transitions(), self.tags)
-
-    def decode_probable(self, tokens: Tokens, examples: Sequence[NerExample]) -> list[TagPrediction]:
-        """Predicts like `decode`, with the probability of every span."""
-        return best_tags(self(tokens), tokens.mask, self.crf.transitions(), self.tags, probable=True)
-
-    def _gold(self, tokens: Tokens, examples: Sequence[NerExample]) -> Int[Tensor, "B T"]:
         ids = {tag: number for number, tag in enumerate(self.tags)}
         gold = torch.zeros(tokens.word_ids.shape, dtype=torch.long)
         for row, example in enumerate(examples):
             assert example.tags is not None, "an example without tags cannot be learned from"
             gold[row, : len(example.tags)] = torch.tensor([ids[tag] for tag in example.tags], dtype=torch.long)
-        return gold.to(tokens.word_ids.device)
+        return -self.crf.log_likelihood(self(tokens), gold.to(tokens.word_ids.device), tokens.mask).mean()
+
+    def decode(self, tokens: Tokens, examples: Sequence[NerExample], probable: bool = False) -> list[TagPrediction]:
+        """Predicts the best tags that BIO allows, and the probability of every span if it is asked for."""
+        return best_tags(self(tokens), tokens.mask, self.crf.transitions(), self.tags, probable)
+
+    decode_probable = partialmethod(decode, probable=True)
 
 
 def score(examples: Sequence[NerExample], predictions: Sequence[TagPrediction]) -> dict[str, float]:
@@ -138,11 +116,11 @@ def score(examples: Sequence[NerExample], predictions: Sequence[TagPrediction]) 
     return scores.span_scores([each.tags or () for each in examples], [each.tags for each in predictions])
 
 
-def by_label(examples: Sequence[NerExample], predictions: Sequence[TagPrediction]) -> dict[str, dict[str, float | int]]:
+def by_label(examples: Sequence[NerExample], predictions: Sequence[TagPrediction]) -> scores.LabelScores:
     """Returns precision, recall, F1 and support of each type."""
     pairs = ([each.tags or () for each in examples], [each.tags for each in predictions])
-    gold, found = ([[((begin, end), kind) for begin, end, kind in spans(tags)] for tags in side] for side in pairs)
-    return scores.label_scores(gold, found)
+    sides = ([[((begin, end), kind) for begin, end, kind in spans(tags)] for tags in side] for side in pairs)
+    return scores.label_scores(*sides)
 
 
 def combine(members: Sequence[Sequence[TagPrediction]]) -> list[TagPrediction]:
@@ -150,16 +128,15 @@ def combine(members: Sequence[Sequence[TagPrediction]]) -> list[TagPrediction]:
 
     The probability of a span is the mean over the members, in which those that do not predict it count as 0.
     """
-    return [_majority(together) for together in zip(*members, strict=True)]
-
-
-def _majority(members: Sequence[TagPrediction]) -> TagPrediction:
-    votes = Counter(span for member in members for span in spans(member.tags))
-    first = set(spans(members[0].tags))
-    # No two of these overlap: a member predicts at most one of two overlapping spans.
-    chosen = [span for span, count in votes.items() if 2 * count + (span in first) > len(members)]
-    tags = tags_of(sorted(chosen), len(members[0].tags))
-    return TagPrediction(tags, mean_of_spans(tags, [(member.tags, member.probabilities) for member in members]))
+    found = []
+    for votes in zip(*members, strict=True):
+        counts = Counter(span for vote in votes for span in spans(vote.tags))
+        first = set(spans(votes[0].tags))
+        # No two of these overlap: a member predicts at most one of two overlapping spans.
+        chosen = [span for span, count in counts.items() if 2 * count + (span in first) > len(votes)]
+        tags = tags_of(sorted(chosen), len(votes[0].tags))
+        found.append(TagPrediction(tags, mean_of_spans(tags, votes)))
+    return found
 
 
 def record(example: NerExample, prediction: TagPrediction) -> dict[str, Any]:
@@ -169,10 +146,7 @@ def record(example: NerExample, prediction: TagPrediction) -> dict[str, Any]:
 
 
 def write(path: Path, examples: Sequence[NerExample | None], predictions: Sequence[Any]) -> None:
-    """Writes tokens and predicted BIO tags, and in `.jsonl` also the spans with their probabilities.
-
-    An example that is None becomes an empty line.
-    """
+    """Writes tokens and predicted BIO tags, and in `.jsonl` also the spans with their probabilities."""
     if suffix_of(path) == ".jsonl":
         readers.write_predictions(path, examples, predictions, record)
         return
@@ -187,12 +161,11 @@ TASK = Task(
     title="Named entities: spans of tokens with a type",
     metric="f1",
     columns=("precision", "recall", "f1"),
-    place="input",
     config=NerConfig,
     labels=TagLabels,
     network=NerModel,
     read=read,
-    sentences=sentences,
+    sentences=lambda example: [list(example.tokens)],
     labels_of=labels_of,
     score=score,
     by_label=by_label,

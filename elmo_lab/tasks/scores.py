@@ -11,7 +11,8 @@ import re
 import string
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add
 
 from elmo_lab.tasks.tagging import spans
 
@@ -26,6 +27,8 @@ Argument = tuple[str, tuple[tuple[int, int], ...]]
 
 Labelled = tuple[Hashable, str]
 """An item, such as the place of a span, and its label."""
+LabelScores = dict[str, dict[str, float | int]]
+"""The scores of each label, and its `support`, the number of gold items, by their names."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,7 @@ class Counts:
     gold: int | float = 0
 
     def __add__(self, other: "Counts") -> "Counts":
-        return Counts(
-            self.right_of_predicted + other.right_of_predicted,
-            self.predicted + other.predicted,
-            self.right_of_gold + other.right_of_gold,
-            self.gold + other.gold,
-        )
+        return Counts(*map(add, astuple(self), astuple(other)))
 
     @property
     def precision(self) -> float:
@@ -88,9 +86,7 @@ def role_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]
     return _exact(map(scored_arguments, gold), map(scored_arguments, predicted)).named()
 
 
-def label_scores(
-    gold: Iterable[Iterable[Labelled]], predicted: Iterable[Iterable[Labelled]]
-) -> dict[str, dict[str, float | int]]:
+def label_scores(gold: Iterable[Iterable[Labelled]], predicted: Iterable[Iterable[Labelled]]) -> LabelScores:
     """Returns `precision`, `recall`, `f1` and `support` (the number of gold items) of each label, by its name.
 
     A predicted item is right if it is among the gold items of its example, with the same label.

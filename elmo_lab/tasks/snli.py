@@ -21,12 +21,11 @@ from torch.nn import functional
 from elmo.config import check_range, check_sizes
 from elmo.errors import InputError
 from elmo.text.tokenizer import TextConfig, Tokenizer
-from elmo_lab.tasks.ensemble import mean_probabilities
+from elmo_lab.tasks.classes import ClassLabels, ClassPrediction, by_class, combine, likeliest, score
 from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.layers import BiLstm, FeedForward, attend, masked_max, masked_mean, matrix_attention
 from elmo_lab.tasks.readers import write_predictions
 from elmo_lab.tasks.readers_pairs import SNLI_LABELS, Pair, as_record, read_snli
-from elmo_lab.tasks.scores import accuracy, label_scores
 from elmo_lab.tasks.task import Task
 
 
@@ -62,22 +61,6 @@ class SnliExample:
     """The line of the pair in the file."""
 
 
-@dataclass(frozen=True)
-class SnliLabels:
-    """The names of the classes."""
-
-    names: tuple[str, ...] = SNLI_LABELS
-
-
-@dataclass(frozen=True)
-class SnliPrediction:
-    """The likeliest class of a pair."""
-
-    label: str
-    probabilities: tuple[float, ...]
-    """The probability of each class, in the order of `SNLI_LABELS`."""
-
-
 def read(path: Path, unlabelled: bool = False) -> list[SnliExample]:
     """Reads the pairs of a file of SNLI's JSON lines, and tokenises them by spaCy's rules for English.
 
@@ -101,11 +84,6 @@ def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[S
     return [_example(Pair(premise, hypothesis, None, line), tokenizer.tokens)]
 
 
-def sentences(example: SnliExample) -> list[list[str]]:
-    """Returns the premise and the hypothesis."""
-    return [list(example.premise), list(example.hypothesis)]
-
-
 def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> SnliExample:
     """Makes an unlabelled pair of a premise and a hypothesis."""
     if len(sentences) != 2:
@@ -114,12 +92,7 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> SnliExample
     return SnliExample(tuple(premise), tuple(hypothesis), line=line)
 
 
-def labels_of(examples: Sequence[SnliExample]) -> SnliLabels:
-    """Returns the three classes, whichever the examples have."""
-    return SnliLabels()
-
-
-def check(examples: Sequence[SnliExample], labels: SnliLabels, path: Path) -> None:
+def check(examples: Sequence[SnliExample], labels: ClassLabels, path: Path) -> None:
     """Raises InputError if a pair for training or scoring has no label."""
     for example in examples:
         if example.label is None:
@@ -132,7 +105,7 @@ def check(examples: Sequence[SnliExample], labels: SnliLabels, path: Path) -> No
 class SnliModel(nn.Module):
     """The network: ESIM in its sequential form (without trees)."""
 
-    def __init__(self, config: SnliConfig, inputs: Inputs, labels: SnliLabels) -> None:
+    def __init__(self, config: SnliConfig, inputs: Inputs, labels: ClassLabels) -> None:
         super().__init__()
         self.inputs = inputs
         size = config.hidden_dim
@@ -165,9 +138,9 @@ class SnliModel(nn.Module):
         targets = [SNLI_LABELS.index(example.label or "") for example in examples]
         return functional.cross_entropy(self(tokens), torch.tensor(targets, device=tokens.lengths.device))
 
-    def decode(self, tokens: Tokens, examples: Sequence[SnliExample]) -> list[SnliPrediction]:
+    def decode(self, tokens: Tokens, examples: Sequence[SnliExample]) -> list[ClassPrediction]:
         """Predicts the likeliest class of every pair."""
-        return [_prediction(row) for row in torch.softmax(self(tokens), dim=1).tolist()]
+        return [likeliest(row, SNLI_LABELS) for row in torch.softmax(self(tokens), dim=1).tolist()]
 
 
 def align(encoded: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T I"]:
@@ -184,43 +157,11 @@ def swap(rows: Tensor) -> Tensor:
     return rows.unflatten(0, (-1, 2)).flip(1).flatten(0, 1)
 
 
-def _prediction(probabilities: Sequence[float]) -> SnliPrediction:
-    best = max(range(len(probabilities)), key=probabilities.__getitem__)
-    return SnliPrediction(SNLI_LABELS[best], tuple(probabilities))
-
-
-def score(examples: Sequence[SnliExample], predictions: Sequence[SnliPrediction]) -> dict[str, float]:
-    """Returns the percentage of labelled pairs whose class is predicted."""
-    gold, found = [example.label for example in examples], [prediction.label for prediction in predictions]
-    return {"accuracy": accuracy(gold, found)}
-
-
-def by_label(
-    examples: Sequence[SnliExample], predictions: Sequence[SnliPrediction]
-) -> dict[str, dict[str, float | int]]:
-    """Returns precision, recall, F1 and support of each class, over labelled pairs."""
-    pairs = [(each.label, found.label) for each, found in zip(examples, predictions, strict=True) if each.label]
-    return label_scores([[("", gold)] for gold, _ in pairs], [[("", label)] for _, label in pairs])
-
-
-def combine(members: Sequence[Sequence[SnliPrediction]]) -> list[SnliPrediction]:
-    """Predicts the likeliest class by the mean of the members' probabilities."""
-    return [_prediction(mean) for mean in mean_probabilities(members)]
-
-
-def record(example: SnliExample, prediction: SnliPrediction) -> dict[str, Any]:
+def record(example: SnliExample, prediction: ClassPrediction) -> dict[str, Any]:
     """Returns a prediction as a JSON object with SNLI's keys and `probabilities`."""
     premise, hypothesis = example.texts or (" ".join(example.premise), " ".join(example.hypothesis))
     known = dict(zip(SNLI_LABELS, prediction.probabilities, strict=False))
     return as_record(Pair(premise, hypothesis, prediction.label, example.line)) | {"probabilities": known}
-
-
-def write(path: Path, examples: Sequence[SnliExample | None], predictions: Sequence[Any]) -> None:
-    """Writes SNLI's JSON lines with the predictions as gold_label, and the probability of every class.
-
-    An example that is None becomes an empty line.
-    """
-    write_predictions(path, examples, predictions, record)
 
 
 TASK = Task(
@@ -231,15 +172,15 @@ TASK = Task(
     columns=("accuracy",),
     place="both",
     config=SnliConfig,
-    labels=SnliLabels,
+    labels=ClassLabels,
     network=SnliModel,
     read=read,
-    sentences=sentences,
-    labels_of=labels_of,
+    sentences=lambda example: [list(example.premise), list(example.hypothesis)],
+    labels_of=lambda examples: ClassLabels(SNLI_LABELS),  # whichever the examples have
     score=score,
-    by_label=by_label,
-    combine=combine,
-    write=write,
+    by_label=lambda examples, found: by_class([each.label for each in examples], [each.label for each in found]),
+    combine=partial(combine, labels=SNLI_LABELS),
+    write=partial(write_predictions, record=record),
     record=record,
     unlabelled=unlabelled,
     of_text=of_text,

@@ -28,14 +28,13 @@ from torch.nn import functional
 from elmo.config import check_range, check_sizes
 from elmo.errors import InputError
 from elmo.model.affine import Affine
-from elmo.text.records import suffix_of, token_offsets
+from elmo.text.records import suffix_of
 from elmo.text.tokenizer import TextConfig, Tokenizer
 from elmo_lab.tasks.inputs import Inputs, Tokens
-from elmo_lab.tasks.layers import BiGru, VariationalDropout
+from elmo_lab.tasks.layers import BiGru, VariationalDropout, attend, masked_softmax, matrix_attention
 from elmo_lab.tasks.readers import write_json_lines
 from elmo_lab.tasks.readers_squad import Answer, Passage, passage_of, read_squad, write_squad
-from elmo_lab.tasks.scores import squad_scores
-from elmo_lab.tasks.squad_attention import BiAttention, SelfAttention
+from elmo_lab.tasks.scores import LabelScores, squad_scores
 from elmo_lab.tasks.task import Task
 
 QUESTION_WORDS = ("who", "whom", "whose", "what", "which", "when", "where", "why", "how")
@@ -106,26 +105,17 @@ class Bounds(NamedTuple):
 
 
 def read(path: Path, unlabelled: bool = False) -> list[SquadExample]:
-    """Reads and tokenises the questions of a SQuAD file, or of the Hub's JSON lines, by spaCy's rules for English.
-
-    With `unlabelled`, answers are neither needed nor read, and all questions are kept.
-    """
+    """Reads the questions of a file as `read_squad` does, and tokenises them by spaCy's rules for English."""
     found = read_squad(path, Tokenizer(TextConfig()).tokens, unlabelled)
     return [SquadExample(question.tokens, question.passage, question.answers, question.id) for question in found]
 
 
 def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> SquadExample:
-    """Makes an example of two token lists, question and passage; the passage's text is its tokens joined by spaces.
-
-    The id of the example is the number of its line.
-    """
+    """Makes an example of the tokens of a question and of a passage, whose text is its tokens joined by spaces."""
     if len(sentences) != 2:
         raise InputError(f"{len(sentences)} tab-separated sentences; question, tab, passage is expected")
     question, passage = map(tuple, sentences)
-    text = " ".join(passage)
-    spans = token_offsets(text, passage)
-    assert spans is not None
-    return SquadExample(question, Passage(text, passage, tuple(spans)), id=str(line or ""))
+    return SquadExample(question, passage_of(" ".join(passage), lambda _: list(passage)), id=str(line or ""))
 
 
 def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[SquadExample]:
@@ -136,25 +126,83 @@ def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[S
     return [SquadExample(tuple(tokenizer.tokens(question)), passage_of(passage, tokenizer.tokens), id=str(line or ""))]
 
 
-def sentences(example: SquadExample) -> list[list[str]]:
-    """Returns the question and the passage."""
-    return [list(example.question), list(example.passage.tokens)]
-
-
-def labels_of(examples: Sequence[SquadExample]) -> SquadLabels:
-    """Returns the labels, which are empty for all examples."""
-    return SquadLabels()
-
-
 def training(examples: Sequence[SquadExample], config: SquadConfig) -> list[SquadExample]:
     """Returns the questions that have an answer in their passage."""
     return [each for each in examples if any(answer.first is not None for answer in each.answers)]
 
 
-def check(examples: Sequence[SquadExample], labels: SquadLabels, path: Path) -> None:
+def check(examples: Sequence[SquadExample], labels: SquadLabels | None = None, path: Path | None = None) -> None:
     """Raises InputError if a question for training or scoring has no answer."""
-    if (problem := _unanswered(examples)) is not None:
-        raise InputError(f"{path}: {problem}")
+    where = "" if path is None else f"{path}: "
+    for example in examples:
+        if not example.answers:
+            raise InputError(f"{where}question {example.id!r} has no answers; give a file with answers (SQuAD 1.1)")
+
+
+class Trilinear(nn.Module):
+    """The score `u . left + v . right + w . (left * right)` of two vectors (Seo et al. 2017, eq. 1)."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.left = nn.Linear(dim, 1, bias=False)  # a bias would be the same for all choices
+        self.right = nn.Linear(dim, 1, bias=False)
+        self.product = nn.Linear(dim, 1, bias=False)
+        for part in (self.left, self.right, self.product):
+            nn.init.xavier_uniform_(part.weight)
+
+    def forward(self, left: Float[Tensor, "B S I"], right: Float[Tensor, "B T I"]) -> Float[Tensor, "B S T"]:
+        products = matrix_attention(left * self.product.weight, right)
+        return products + self.left(left) + self.right(right).transpose(1, 2)
+
+
+class BiAttention(nn.Module):
+    """Attention of a passage to a question and back (Seo et al. 2017).
+
+    It gives `[p; q~; p * q~; p * p~]` for every token p of the passage. q~ is the mean of the question's tokens,
+    weighted by the attention of p; p~ is the mean of all the passage's tokens, each weighted by its best score with a
+    token of the question.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.score = Trilinear(dim)
+
+    def forward(
+        self,
+        passage: Float[Tensor, "B S I"],
+        question: Float[Tensor, "B T I"],
+        passage_mask: Bool[Tensor, "B S"],
+        question_mask: Bool[Tensor, "B T"],
+    ) -> Float[Tensor, "B S 4*I"]:
+        scores = self.score(passage, question)
+        seen = attend(scores, question, question_mask)
+        lowest = torch.finfo(scores.dtype).min
+        best = scores.masked_fill(~question_mask[:, None, :], lowest).amax(dim=2)
+        # If the question is empty, all tokens of the passage weigh the same.
+        best = best.masked_fill(~question_mask.any(dim=1, keepdim=True), 0.0)
+        whole = masked_softmax(best, passage_mask)[:, None, :] @ passage
+        return torch.cat([passage, seen, passage * seen, passage * whole], dim=-1)
+
+
+class SelfAttention(nn.Module):
+    """Attention of a passage's tokens to the others, and to a zero vector that has a learned score.
+
+    It gives `[p; p~; p * p~]` for every token p; p~ is the mean of the other tokens and the zero vector, weighted
+    by the attention of p.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.score = Trilinear(dim)
+        self.nothing = nn.Parameter(torch.tensor(-1.0))
+
+    def forward(self, vectors: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T 3*I"]:
+        scores = self.score(vectors, vectors)
+        itself = torch.eye(scores.shape[1], dtype=torch.bool, device=scores.device)
+        allowed = functional.pad(mask[:, None, :] & ~itself, (0, 1), value=True)
+        scores = torch.cat([scores, self.nothing.expand(*scores.shape[:2], 1)], dim=2)
+        seen = masked_softmax(scores, allowed)[:, :, :-1] @ vectors
+        return torch.cat([vectors, seen, vectors * seen], dim=-1)
 
 
 class SquadModel(nn.Module):
@@ -190,8 +238,9 @@ class SquadModel(nn.Module):
         if self.first_encoder is not None and self.last_encoder is not None:
             first = self.first_encoder(vectors, lengths)
             last = self.last_encoder(torch.cat([vectors, first], dim=-1), lengths)
-        scores = (self.first_score(first), self.last_score(last))
-        return Bounds(*(_log_softmax(each.squeeze(-1), mask) for each in scores))
+        scores = (self.first_score(first).squeeze(-1), self.last_score(last).squeeze(-1))
+        scores = (each.masked_fill(~mask, torch.finfo(each.dtype).min) for each in scores)
+        return Bounds(*(functional.log_softmax(each, dim=1) for each in scores))
 
     def loss(self, tokens: Tokens, examples: Sequence[SquadExample]) -> Float[Tensor, ""]:
         """Returns the mean over questions of the negative log-likelihood of the answers' first and last tokens."""
@@ -221,15 +270,12 @@ class SquadModel(nn.Module):
 
 def score(examples: Sequence[SquadExample], predictions: Sequence[SquadPrediction]) -> dict[str, float]:
     """Returns exact match and F1 of words, as SQuAD's script does. Raises InputError if a question has no answer."""
-    if (problem := _unanswered(examples)) is not None:
-        raise InputError(problem)
+    check(examples)
     answers = [[answer.text for answer in example.answers] for example in examples]
     return squad_scores(answers, [prediction.text for prediction in predictions])
 
 
-def by_label(
-    examples: Sequence[SquadExample], predictions: Sequence[SquadPrediction]
-) -> dict[str, dict[str, float | int]]:
+def by_label(examples: Sequence[SquadExample], predictions: Sequence[SquadPrediction]) -> LabelScores:
     """Returns exact match, F1 and support by the question's word, such as who or when; the last group is other."""
     groups: dict[str, list[tuple[SquadExample, SquadPrediction]]] = {}
     for pair in zip(examples, predictions, strict=True):
@@ -243,7 +289,17 @@ def by_label(
 
 def combine(members: Sequence[Sequence[SquadPrediction]]) -> list[SquadPrediction]:
     """Ranks candidates by their mean probability, which is 0 from members that do not list them."""
-    return [_mean(together) for together in zip(*members, strict=True)]
+    found = []
+    for votes in zip(*members, strict=True):
+        listed = {(each.first, each.last): each for vote in votes for each in vote.candidates}
+        sums = dict.fromkeys(listed, 0.0)
+        for vote in votes:
+            for each in vote.candidates:
+                sums[each.first, each.last] += each.probability
+        order = sorted(listed, key=lambda span, sums=sums: -sums[span])
+        candidates = tuple(replace(listed[span], probability=sums[span] / len(votes)) for span in order)
+        found.append(SquadPrediction(candidates[0].text if candidates else "", candidates))
+    return found
 
 
 def record(example: SquadExample, prediction: SquadPrediction) -> dict[str, Any]:
@@ -272,18 +328,6 @@ def write(path: Path, examples: Sequence[SquadExample | None], predictions: Sequ
     write_squad(path, {example.id: found.text for example, found in kept})
 
 
-def _unanswered(examples: Sequence[SquadExample]) -> str | None:
-    """Describes the problem of the first question without an answer; None if all have one."""
-    for example in examples:
-        if not example.answers:
-            return f"question {example.id!r} has no answers; give a file with answers (SQuAD 1.1)"
-    return None
-
-
-def _log_softmax(scores: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
-    return functional.log_softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=1)
-
-
 def _prediction(first: Tensor, last: Tensor, passage: Passage, config: SquadConfig) -> SquadPrediction:
     """Finds the best spans from the bounds of one passage with its padding."""
     length = len(passage.tokens)
@@ -301,17 +345,6 @@ def _prediction(first: Tensor, last: Tensor, passage: Passage, config: SquadConf
     return SquadPrediction(found[0].text, tuple(found))
 
 
-def _mean(members: Sequence[SquadPrediction]) -> SquadPrediction:
-    listed = {(each.first, each.last): each for member in members for each in member.candidates}
-    sums = dict.fromkeys(listed, 0.0)
-    for member in members:
-        for each in member.candidates:
-            sums[each.first, each.last] += each.probability
-    order = sorted(listed, key=lambda span: -sums[span])
-    candidates = tuple(replace(listed[span], probability=sums[span] / len(members)) for span in order)
-    return SquadPrediction(candidates[0].text if candidates else "", candidates)
-
-
 TASK = Task(
     name="squad",
     version="1",
@@ -323,8 +356,8 @@ TASK = Task(
     labels=SquadLabels,
     network=SquadModel,
     read=read,
-    sentences=sentences,
-    labels_of=labels_of,
+    sentences=lambda example: [list(example.question), list(example.passage.tokens)],
+    labels_of=lambda examples: SquadLabels(),
     score=score,
     by_label=by_label,
     combine=combine,

@@ -9,7 +9,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, partialmethod
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from elmo_lab.tasks.crf import best_tags, bio_transitions
 from elmo_lab.tasks.ensemble import mean_of_spans
 from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.interleaved import InterleavedLstm
-from elmo_lab.tasks.tagging import TagLabels, TagPrediction, bio_tags
+from elmo_lab.tasks.tagging import TagLabels, TagPrediction, labels_of
 from elmo_lab.tasks.task import Task
 
 Verbs = Callable[[Sequence[str]], list[int]]
@@ -121,11 +121,6 @@ def _examples(sentence: roles.Roles) -> list[SrlExample]:
     ]
 
 
-def sentences(example: SrlExample) -> list[list[str]]:
-    """Returns the sentence of an example."""
-    return [list(example.tokens)]
-
-
 def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> SrlExample:
     """Makes an example of a sentence and a second one, which is the index of its predicate's token, from 0.
 
@@ -137,12 +132,6 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> SrlExample:
     if int(rest[0][0]) >= len(tokens):
         raise InputError(f"the predicate is token {rest[0][0]}; the sentence has {len(tokens)} tokens, counted from 0")
     return SrlExample(tokens, int(rest[0][0]))
-
-
-def labels_of(examples: Sequence[SrlExample]) -> TagLabels:
-    """Returns O and both tags, B- and I-, of every role in the examples."""
-    roles = {tag[2:] for example in examples for tag in example.tags or () if tag != "O"}
-    return TagLabels(bio_tags(roles))
 
 
 def check(examples: Sequence[SrlExample], labels: TagLabels, path: Path) -> None:
@@ -192,23 +181,18 @@ class SrlModel(nn.Module):
         logits = self(tokens, examples)
         gold = torch.full(logits.shape[:2], IGNORED)
         for row, example in enumerate(examples):
-            gold[row, : len(example.tokens)] = torch.tensor(self._gold(example), dtype=torch.long)
+            assert example.tags is not None, "an example without tags cannot be learned from"
+            gold[row, : len(example.tags)] = torch.tensor([self._rows[tag] for tag in example.tags], dtype=torch.long)
         total = nn.functional.cross_entropy(
             logits.flatten(0, 1), gold.flatten().to(logits.device), ignore_index=IGNORED, reduction="sum"
         )
         return total / max(1, len(examples))
 
-    def decode(self, tokens: Tokens, examples: Sequence[SrlExample]) -> list[TagPrediction]:
-        """Predicts the best tags that BIO allows."""
-        return best_tags(self(tokens, examples), tokens.mask, self._rules, self.labels.tags)
+    def decode(self, tokens: Tokens, examples: Sequence[SrlExample], probable: bool = False) -> list[TagPrediction]:
+        """Predicts the best tags that BIO allows; if asked for, with every chunk's probability among such tags."""
+        return best_tags(self(tokens, examples), tokens.mask, self._rules, self.labels.tags, probable)
 
-    def decode_probable(self, tokens: Tokens, examples: Sequence[SrlExample]) -> list[TagPrediction]:
-        """Predicts like `decode`, with the probability of every chunk among the tags that BIO allows."""
-        return best_tags(self(tokens, examples), tokens.mask, self._rules, self.labels.tags, probable=True)
-
-    def _gold(self, example: SrlExample) -> list[int]:
-        assert example.tags is not None, "an example without tags cannot be learned from"
-        return [self._rows[tag] for tag in example.tags]
+    decode_probable = partialmethod(decode, probable=True)
 
 
 def predicate_marks(tokens: Tokens, examples: Sequence[SrlExample]) -> Int[Tensor, "B T"]:
@@ -226,41 +210,30 @@ def score(examples: Sequence[SrlExample], predictions: Sequence[TagPrediction]) 
     return scores.role_scores(gold, [prediction.tags for prediction in predictions])
 
 
-def by_label(examples: Sequence[SrlExample], predictions: Sequence[TagPrediction]) -> dict[str, dict[str, float | int]]:
+def by_label(examples: Sequence[SrlExample], predictions: Sequence[TagPrediction]) -> scores.LabelScores:
     """Returns precision, recall, F1 and support of each role."""
     pairs = ([each.tags or () for each in examples], [each.tags for each in predictions])
-    gold, found = (
-        [[(pieces, role) for role, pieces in scores.scored_arguments(tags)] for tags in side] for side in pairs
-    )
-    return scores.label_scores(gold, found)
+    sides = ([[(pieces, role) for role, pieces in scores.scored_arguments(tags)] for tags in side] for side in pairs)
+    return scores.label_scores(*sides)
 
 
 def combine(members: Sequence[Sequence[TagPrediction]]) -> list[TagPrediction]:
     """Chooses the tags of most members, among sequences that BIO allows; ties go to the first member."""
-    return [_voted(votes) for votes in zip(*members, strict=True)]
-
-
-def _voted(votes: Sequence[TagPrediction]) -> TagPrediction:
-    tags = _vote([prediction.tags for prediction in votes])
-    return TagPrediction(tags, mean_of_spans(tags, [(each.tags, each.probabilities) for each in votes]))
-
-
-def _vote(votes: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    tags = sorted(set().union(*votes))
-    rows = {tag: row for row, tag in enumerate(tags)}
-    counts = torch.zeros(1, len(votes[0]), len(tags))
-    for number, member in enumerate(votes):
-        for place, tag in enumerate(member):
-            counts[0, place, rows[tag]] += 1.0 if number else 1.0 + 0.5 / len(member)
-    mask = torch.ones(counts.shape[:2], dtype=torch.bool)
-    return best_tags(counts, mask, bio_transitions(tags), tags)[0].tags
+    found = []
+    for votes in zip(*members, strict=True):
+        names = sorted({tag for vote in votes for tag in vote.tags})
+        counts = torch.zeros(1, len(votes[0].tags), len(names))
+        for number, vote in enumerate(votes):
+            for place, tag in enumerate(vote.tags):
+                counts[0, place, names.index(tag)] += 1.0 if number else 1.0 + 0.5 / len(vote.tags)
+        mask = torch.ones(counts.shape[:2], dtype=torch.bool)
+        tags = best_tags(counts, mask, bio_transitions(names), names)[0].tags
+        found.append(TagPrediction(tags, mean_of_spans(tags, votes)))
+    return found
 
 
 def write(path: Path, examples: Sequence[SrlExample | None], predictions: Sequence[Any]) -> None:
-    """Writes JSON lines, one per sentence, with the predicted tags and the probabilities of their chunks.
-
-    An example that is None becomes an empty line.
-    """
+    """Writes JSON lines, one per sentence, with the predicted tags and the probabilities of their chunks."""
     each = zip(examples, predictions, strict=True)
     groups = groupby(each, key=lambda pair: None if pair[0] is None else (pair[0].line, pair[0].id, pair[0].tokens))
     readers.write_json_lines(path, (_record(key, list(pairs)) for key, pairs in groups))
@@ -278,19 +251,13 @@ def _record(key: Any, pairs: Sequence[tuple[Any, TagPrediction]]) -> dict[str, A
     if key is None:
         return None
     line, name, tokens = key
-    found = roles.as_record(roles.Roles(tokens, tuple(role for pair in pairs for role in _roles(*pair)), line, name))
-    known = [prediction for example, prediction in pairs if example.predicate is not None]
-    for prop, prediction in zip(found["props"], known, strict=True):
+    known = [(example, prediction) for example, prediction in pairs if example.predicate is not None]
+    predicates = tuple(roles.Predicate(each.predicate, found.tags, each.lemma, each.roleset) for each, found in known)
+    found = roles.as_record(roles.Roles(tokens, predicates, line, name))
+    for prop, (_, prediction) in zip(found["props"], known, strict=True):
         if prediction.probabilities:
             prop["arguments"] = readers.spans_record(tokens, prediction.tags, prediction.probabilities, "role")
     return found
-
-
-def _roles(example: SrlExample, prediction: TagPrediction) -> list[roles.Predicate]:
-    """Returns the predicate of an example in a list, which is empty if the sentence has none."""
-    if example.predicate is None:
-        return []
-    return [roles.Predicate(example.predicate, prediction.tags, example.lemma, example.roleset)]
 
 
 TASK = Task(
@@ -299,12 +266,11 @@ TASK = Task(
     title="Semantic roles: who did what to whom",
     metric="f1",
     columns=("precision", "recall", "f1"),
-    place="input",
     config=SrlConfig,
     labels=TagLabels,
     network=SrlModel,
     read=read,
-    sentences=sentences,
+    sentences=lambda example: [list(example.tokens)],
     labels_of=labels_of,
     score=score,
     by_label=by_label,

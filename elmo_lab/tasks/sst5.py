@@ -22,7 +22,7 @@ from elmo.config import check_range, check_sizes
 from elmo.errors import InputError
 from elmo.text.records import suffix_of
 from elmo.text.tokenizer import Tokenizer
-from elmo_lab.tasks.ensemble import mean_probabilities
+from elmo_lab.tasks.classes import ClassLabels, ClassPrediction, by_class, combine, likeliest, score
 from elmo_lab.tasks.inputs import Inputs, Tokens
 from elmo_lab.tasks.layers import (
     BiLstm,
@@ -37,7 +37,7 @@ from elmo_lab.tasks.layers import (
 )
 from elmo_lab.tasks.readers import write_predictions
 from elmo_lab.tasks.readers_trees import Node, Tree, read_trees, write_trees
-from elmo_lab.tasks.scores import accuracy, label_scores
+from elmo_lab.tasks.scores import LabelScores
 from elmo_lab.tasks.task import Task
 
 CLASSES = ("very negative", "negative", "neutral", "positive", "very positive")
@@ -80,22 +80,6 @@ class Sst5Example:
     """The labelled nodes of the sentence's tree, itself first; empty for text without a tree."""
 
 
-@dataclass(frozen=True)
-class Sst5Labels:
-    """The names of the classes."""
-
-    names: tuple[str, ...] = CLASSES
-
-
-@dataclass(frozen=True)
-class Sst5Prediction:
-    """A sentence's sentiment."""
-
-    label: int
-    probabilities: tuple[float, ...]
-    """The probability of each class."""
-
-
 def read(path: Path, unlabelled: bool = False) -> list[Sst5Example]:
     """Reads the trees of a file such as the treebank's `train.txt`. Raises InputError for a broken tree.
 
@@ -112,19 +96,14 @@ def of_text(parts: Sequence[str], tokenizer: Tokenizer, line: int = 0) -> list[S
     return [Sst5Example(tuple(tokenizer.tokens(" ".join(parts))))]
 
 
-def sentences(example: Sst5Example) -> list[list[str]]:
-    """Returns the sentence of an example."""
-    return [list(example.tokens)]
-
-
 def training(examples: Sequence[Sst5Example], config: Sst5Config) -> list[Sst5Example]:
     """Returns the sentences and their phrases of at least `phrase_tokens` tokens."""
-    return [each for example in examples for each in (example, *_phrases(example, config.phrase_tokens))]
-
-
-def _phrases(example: Sst5Example, at_least: int) -> list[Sst5Example]:
-    nodes = [node for node in example.phrases[1:] if node.end - node.begin >= at_least] if at_least else []
-    return [Sst5Example(example.tokens[node.begin : node.end], node.label) for node in nodes]
+    found = []
+    for example in examples:
+        nodes = example.phrases[1:] if config.phrase_tokens else ()
+        long = (node for node in nodes if node.end - node.begin >= config.phrase_tokens)
+        found += [example, *(Sst5Example(example.tokens[node.begin : node.end], node.label) for node in long)]
+    return found
 
 
 def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Sst5Example:
@@ -134,15 +113,10 @@ def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> Sst5Example
     return Sst5Example(tuple(sentences[0]))
 
 
-def labels_of(examples: Sequence[Sst5Example]) -> Sst5Labels:
-    """Returns the five classes, whichever the examples have."""
-    return Sst5Labels()
-
-
 class Sst5Model(nn.Module):
     """The network: biattentive classification."""
 
-    def __init__(self, config: Sst5Config, inputs: Inputs, labels: Sst5Labels) -> None:
+    def __init__(self, config: Sst5Config, inputs: Inputs, labels: ClassLabels) -> None:
         super().__init__()
         self.inputs = inputs
         size = config.hidden_dim
@@ -153,7 +127,9 @@ class Sst5Model(nn.Module):
         self.integrator = BiLstm(3 * attended, size)
         self.dropout = nn.Dropout(config.integrator_dropout)
         self.pool_scores = nn.Linear(2 * size, 1)
-        self.head = _head(config, len(labels.names))
+        early, late = config.head_dropout
+        layers = *FeedForward(8 * size, (4 * size,), early), *FeedForward(4 * size, (2 * size,), late)
+        self.head = nn.Sequential(*layers, nn.Linear(2 * size, len(labels.names)))
 
     def forward(
         self, vectors: Float[Tensor, "B T I"], output: Float[Tensor, "B T D"] | None, lengths: Int[Tensor, " B"]
@@ -180,47 +156,20 @@ class Sst5Model(nn.Module):
         scores = self(vectors, output, tokens.lengths)
         return functional.cross_entropy(scores, torch.tensor(labels, device=scores.device))
 
-    def decode(self, tokens: Tokens, examples: Sequence[Sst5Example]) -> list[Sst5Prediction]:
+    def decode(self, tokens: Tokens, examples: Sequence[Sst5Example]) -> list[ClassPrediction]:
         """Predicts the likeliest class of every sentence."""
         vectors, output = self.inputs(tokens)
         rows = torch.softmax(self(vectors, output, tokens.lengths), dim=1).tolist()
-        return [_prediction(row) for row in rows]
+        return [likeliest(row, range(len(CLASSES))) for row in rows]
 
 
-def _head(config: Sst5Config, n_classes: int) -> nn.Sequential:
-    pooled, first, second = (times * config.hidden_dim for times in (8, 4, 2))
-    early, late = config.head_dropout
-    return nn.Sequential(
-        *FeedForward(pooled, (first,), early), *FeedForward(first, (second,), late), nn.Linear(second, n_classes)
-    )
-
-
-def _prediction(probabilities: Sequence[float]) -> Sst5Prediction:
-    label = max(range(len(probabilities)), key=probabilities.__getitem__)
-    return Sst5Prediction(label, tuple(probabilities))
-
-
-def score(examples: Sequence[Sst5Example], predictions: Sequence[Sst5Prediction]) -> dict[str, float]:
-    """Returns the percentage of labelled sentences whose class is predicted."""
-    gold, found = [example.label for example in examples], [prediction.label for prediction in predictions]
-    return {"accuracy": accuracy(gold, found)}
-
-
-def by_label(
-    examples: Sequence[Sst5Example], predictions: Sequence[Sst5Prediction]
-) -> dict[str, dict[str, float | int]]:
+def by_label(examples: Sequence[Sst5Example], predictions: Sequence[ClassPrediction]) -> LabelScores:
     """Returns precision, recall, F1 and support of each class, over labelled sentences."""
-    pairs = [(each.label, found.label) for each, found in zip(examples, predictions, strict=True)]
-    known = [(CLASSES[gold], CLASSES[label]) for gold, label in pairs if gold is not None]
-    return label_scores([[("", gold)] for gold, _ in known], [[("", label)] for _, label in known])
+    gold = [None if example.label is None else CLASSES[example.label] for example in examples]
+    return by_class(gold, [CLASSES[found.label] for found in predictions])
 
 
-def combine(members: Sequence[Sequence[Sst5Prediction]]) -> list[Sst5Prediction]:
-    """Predicts the likeliest class by the mean of the members' probabilities."""
-    return [_prediction(mean) for mean in mean_probabilities(members)]
-
-
-def record(example: Sst5Example, prediction: Sst5Prediction) -> dict[str, Any]:
+def record(example: Sst5Example, prediction: ClassPrediction) -> dict[str, Any]:
     """Returns a prediction as a JSON object: the text, its label from 0 to 4, and the probability of every class."""
     known = dict(zip(CLASSES, prediction.probabilities, strict=False))
     return {"text": " ".join(example.tokens), "label": prediction.label, "probabilities": known}
@@ -234,21 +183,16 @@ def write(path: Path, examples: Sequence[Sst5Example | None], predictions: Seque
     if suffix_of(path) == ".jsonl":
         write_predictions(path, examples, predictions, record)
         return
-    pairs = zip(examples, predictions, strict=True)
-    trees = [
-        None
-        if example is None or not example.tokens
-        else Tree(example.tokens, (Node(0, len(example.tokens), prediction.label), *_below(example)), line)
-        for line, (example, prediction) in enumerate(pairs, 1)
-    ]
+    trees: list[Tree | None] = []
+    for line, (example, prediction) in enumerate(zip(examples, predictions, strict=True), 1):
+        if example is None or not example.tokens:
+            trees.append(None)
+            continue
+        below, size = example.phrases[1:], len(example.tokens)
+        if not below and size > 1:
+            below = tuple(Node(place, place + 1, NEUTRAL) for place in range(size))
+        trees.append(Tree(example.tokens, (Node(0, size, prediction.label), *below), line))
     write_trees(path, trees)
-
-
-def _below(example: Sst5Example) -> tuple[Node, ...]:
-    """Returns the nodes below the root of a sentence's tree, or one neutral node per word if it has no tree."""
-    if len(example.phrases) > 1 or len(example.tokens) == 1:
-        return example.phrases[1:]
-    return tuple(Node(place, place + 1, NEUTRAL) for place in range(len(example.tokens)))
 
 
 TASK = Task(
@@ -259,14 +203,14 @@ TASK = Task(
     columns=("accuracy",),
     place="both",
     config=Sst5Config,
-    labels=Sst5Labels,
+    labels=ClassLabels,
     network=Sst5Model,
     read=read,
-    sentences=sentences,
-    labels_of=labels_of,
+    sentences=lambda example: [list(example.tokens)],
+    labels_of=lambda examples: ClassLabels(CLASSES),  # whichever the examples have
     score=score,
     by_label=by_label,
-    combine=combine,
+    combine=partial(combine, labels=range(len(CLASSES))),
     write=write,
     record=record,
     unlabelled=unlabelled,

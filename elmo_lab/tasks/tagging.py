@@ -12,7 +12,7 @@ A tag without a type, such as `B`, begins a chunk of the type "".
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Scheme = Literal["BIO", "IOB1", "IOE", "IOBES"]
 Span = tuple[int, int, str]
@@ -147,6 +147,11 @@ def _allowed(before: str, tag: str, scheme: Scheme) -> bool:
 def _usual(tag: str) -> str:
     """Returns a tag with a letter of BIO or IOBES, and without the hyphen if its type is empty."""
     return f"{OTHER_NAMES.get(tag[0], tag[0])}{tag[1:] if len(tag) > 2 else ''}"
+
+
+def labels_of(examples: Iterable[Any]) -> TagLabels:
+    """Returns O and both tags, B- and I-, of every type in the `tags` of examples."""
+    return TagLabels(bio_tags({tag[2:] for example in examples for tag in example.tags or () if tag != "O"}))
 
 
 def bio_tags(kinds: Iterable[str]) -> tuple[str, ...]:

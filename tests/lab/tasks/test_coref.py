@@ -37,7 +37,7 @@ def toy(
 ) -> tuple[CorefModel, Callable[[list[Example]], Tokens]]:
     collate, inputs = toy_inputs(WORDS, elmo, tuned)
     model = CorefModel(config, inputs, coref.labels_of([FABLE, NEWS]))
-    return model, lambda examples: collate([tokens for example in examples for tokens in coref.sentences(example)])
+    return model, lambda examples: collate([tokens for example in examples for tokens in coref.TASK.sentences(example)])
 
 
 def whole(example: Example) -> coref.DocumentPart:

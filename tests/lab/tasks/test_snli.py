@@ -30,9 +30,9 @@ def path(tmp_path: Path) -> Path:
 
 def network(examples: list[snli.SnliExample], elmo: str = "none", **settings: float) -> tuple:
     """A model, and the batch of its examples."""
-    rows = [sentence for example in examples for sentence in snli.sentences(example)]
+    rows = [sentence for example in examples for sentence in snli.TASK.sentences(example)]
     collate, inputs = toy_inputs([word for row in rows for word in row], elmo)
-    model = snli.SnliModel(snli.SnliConfig(hidden_dim=3, **settings), inputs, snli.labels_of(examples))
+    model = snli.SnliModel(snli.SnliConfig(hidden_dim=3, **settings), inputs, snli.TASK.labels_of(examples))
     return model.eval(), collate(rows)
 
 
@@ -40,7 +40,7 @@ def test_pairs_without_agreement_are_left_out(path) -> None:
     examples = snli.read(path)
     assert [example.label for example in examples] == ["entailment", "contradiction", "neutral"]
     assert examples[1].hypothesis == ("It", "'s", "dry", ".")
-    assert snli.sentences(examples[2]) == [["Go", "!"], ["She", "is", "late", "for", "the", "ferry", "."]]
+    assert snli.TASK.sentences(examples[2]) == [["Go", "!"], ["She", "is", "late", "for", "the", "ferry", "."]]
     every = snli.read(path, unlabelled=True)  # to predict for: no line is lost
     assert [example.label for example in every] == [None] * 4
     assert [example.line for example in every] == [1, 2, 3, 4]
@@ -51,9 +51,9 @@ def test_a_pair_without_label_is_read_but_neither_trained_on_nor_scored(path) ->
         file.write(json.dumps({"sentence1": "A cat.", "sentence2": "It is."}) + "\n")
     examples = snli.read(path)
     assert examples[-1].label is None
-    snli.check(examples[:-1], snli.labels_of(examples), path)
+    snli.check(examples[:-1], snli.TASK.labels_of(examples), path)
     with refused("pairs.jsonl", "line 5", "gold_label", "label"):
-        snli.check(examples, snli.labels_of(examples), path)
+        snli.check(examples, snli.TASK.labels_of(examples), path)
 
 
 def by_equations(
@@ -129,15 +129,15 @@ def test_predictions_carry_probabilities(path) -> None:
 
 def test_score_counts_labelled_pairs_alone() -> None:
     examples = [snli.SnliExample(("a",), ("b",), label) for label in ("neutral", "entailment", None)]
-    found = [snli.SnliPrediction("neutral", (0.0, 0.0, 1.0))] * 3
-    assert snli.score(examples, found) == {"accuracy": 50}
-    assert snli.score([], []) == {"accuracy": 0}
+    found = [snli.ClassPrediction("neutral", (0.0, 0.0, 1.0))] * 3
+    assert snli.TASK.score(examples, found) == {"accuracy": 50}
+    assert snli.TASK.score([], []) == {"accuracy": 0}
 
 
 def test_an_ensemble_is_the_mean_of_probabilities() -> None:
     one, two = (0.9, 0.1, 0.0), (0.4, 0.6, 0.0)
-    members = [[snli.SnliPrediction("entailment", one)], *[[snli.SnliPrediction("contradiction", two)]] * 2]
-    [together] = snli.combine(members)
+    members = [[snli.ClassPrediction("entailment", one)], *[[snli.ClassPrediction("contradiction", two)]] * 2]
+    [together] = snli.TASK.combine(members)
     assert together.label == "entailment"
     assert together.probabilities == pytest.approx((1.7 / 3, 1.3 / 3, 0))
 
@@ -145,10 +145,10 @@ def test_an_ensemble_is_the_mean_of_probabilities() -> None:
 def test_written_pairs_are_the_texts_with_the_predictions(path, tmp_path) -> None:
     examples = [*snli.read(path), snli.SnliExample(("Hello", "there"), ("No",))]
     found = [
-        snli.SnliPrediction(label, (1.0, 0.0, 0.0)) for label in ("neutral", "neutral", "entailment", "contradiction")
+        snli.ClassPrediction(label, (1.0, 0.0, 0.0)) for label in ("neutral", "neutral", "entailment", "contradiction")
     ]
     out = tmp_path / "out.jsonl"
-    snli.write(out, examples, found)
+    snli.TASK.write(out, examples, found)
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     chances = [row.pop("probabilities") for row in rows]
     assert chances == [dict(zip(snli.SNLI_LABELS, found[0].probabilities, strict=True))] * len(rows)

@@ -39,19 +39,21 @@ def network(
     examples: list[squad.SquadExample], elmo: str = "none", **sizes: float
 ) -> tuple[squad.SquadModel, Collator]:
     """A model, and what makes its batches."""
-    collate, inputs = toy_inputs([word for each in examples for row in squad.sentences(each) for word in row], elmo)
-    model = squad.SquadModel(squad.SquadConfig(**{"hidden_dim": 3, **sizes}), inputs, squad.labels_of(examples))
+    collate, inputs = toy_inputs(
+        [word for each in examples for row in squad.TASK.sentences(each) for word in row], elmo
+    )
+    model = squad.SquadModel(squad.SquadConfig(**{"hidden_dim": 3, **sizes}), inputs, squad.TASK.labels_of(examples))
     return model.eval(), collate
 
 
 def batch(collate: Collator, examples: list[squad.SquadExample]):
-    return collate([row for example in examples for row in squad.sentences(example)])
+    return collate([row for example in examples for row in squad.TASK.sentences(example)])
 
 
 def test_questions_are_read_with_their_passages(path) -> None:
     examples = squad.read(path)
     assert [example.id for example in examples] == ["q1", "q2", "q3"]
-    question, passage = squad.sentences(examples[0])
+    question, passage = squad.TASK.sentences(examples[0])
     assert question == ["When", "was", "it", "built", "?"]
     assert passage == [
         "Odile",

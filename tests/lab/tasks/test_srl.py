@@ -30,7 +30,7 @@ SMALL = SrlConfig(n_layers=2, hidden_size=16, predicate_dim=4)
 def toy(elmo: str = "none", config: SrlConfig = SMALL) -> tuple[SrlModel, object]:
     collate, inputs = toy_inputs([*GARDEN, "Sleep", "now", "Rain"], elmo)
     return SrlModel(config, inputs, srl.labels_of(EXAMPLES)), lambda examples: collate(
-        [sentence for example in examples for sentence in srl.sentences(example)]
+        [sentence for example in examples for sentence in srl.TASK.sentences(example)]
     )
 
 

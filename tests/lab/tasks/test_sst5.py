@@ -31,12 +31,12 @@ def network(examples: list[sst5.Sst5Example], config: sst5.Sst5Config = CONFIG, 
     """A model, and the batch of its examples."""
     collate, inputs = toy_inputs([word for example in examples for word in example.tokens], elmo)
     tokens = collate([list(example.tokens) for example in examples])
-    return sst5.Sst5Model(config, inputs, sst5.labels_of(examples)), tokens
+    return sst5.Sst5Model(config, inputs, sst5.TASK.labels_of(examples)), tokens
 
 
 def test_a_tree_is_a_sentence_with_phrases(examples) -> None:
     assert [example.label for example in examples] == [3, 1, 4]
-    assert sst5.sentences(examples[1]) == [["Cold", "stale", "bread"]]
+    assert sst5.TASK.sentences(examples[1]) == [["Cold", "stale", "bread"]]
     assert examples[1].phrases[0] == Node(0, 3, 1)
     assert Node(1, 3, 1) in examples[1].phrases
 
@@ -97,24 +97,28 @@ def test_predictions_carry_probabilities(examples) -> None:
         assert prediction.probabilities[prediction.label] == max(prediction.probabilities)
 
 
-def predictions(*labels: int) -> list[sst5.Sst5Prediction]:
-    return [sst5.Sst5Prediction(label, tuple(float(label == other) for other in range(5))) for label in labels]
+def predictions(*labels: int) -> list[sst5.ClassPrediction]:
+    return [sst5.ClassPrediction(label, tuple(float(label == other) for other in range(5))) for label in labels]
 
 
 def test_score_is_the_percentage_of_labelled_sentences(examples) -> None:
-    assert sst5.score(examples, predictions(3, 0, 4)) == {"accuracy": pytest.approx(200 / 3)}
+    assert sst5.TASK.score(examples, predictions(3, 0, 4)) == {"accuracy": pytest.approx(200 / 3)}
     unknown = [*examples, sst5.Sst5Example(("Well",))]
-    assert sst5.score(unknown, predictions(3, 0, 4, 2)) == {"accuracy": pytest.approx(200 / 3)}
-    assert sst5.score([], []) == {"accuracy": 0}
+    assert sst5.TASK.score(unknown, predictions(3, 0, 4, 2)) == {"accuracy": pytest.approx(200 / 3)}
+    assert sst5.TASK.score([], []) == {"accuracy": 0}
 
 
 def test_an_ensemble_is_the_mean_of_probabilities() -> None:
     sure, doubtful = (0.0, 0.0, 0.1, 0.9, 0.0), (0.0, 0.0, 0.6, 0.4, 0.0)
-    members = [[sst5.Sst5Prediction(3, sure)], [sst5.Sst5Prediction(2, doubtful)], [sst5.Sst5Prediction(2, doubtful)]]
-    [together] = sst5.combine(members)
+    members = [
+        [sst5.ClassPrediction(3, sure)],
+        [sst5.ClassPrediction(2, doubtful)],
+        [sst5.ClassPrediction(2, doubtful)],
+    ]
+    [together] = sst5.TASK.combine(members)
     assert together.label == 3
     assert together.probabilities == pytest.approx((0, 0, 1.3 / 3, 1.7 / 3, 0))
-    assert sst5.combine([[], []]) == []
+    assert sst5.TASK.combine([[], []]) == []
 
 
 def test_written_trees_have_the_predictions_at_their_roots(examples, tmp_path) -> None:

@@ -275,8 +275,8 @@ def test_what_is_written_is_compressed_as_its_name_says(tmp_path: Path, name: st
     examples = task.read(write_small(tmp_path, name))
     gold = {
         "ner": lambda each: TagPrediction(each.tags),
-        "sst5": lambda each: sst5.Sst5Prediction(each.label, ()),
-        "snli": lambda each: snli.SnliPrediction(each.label, ()),
+        "sst5": lambda each: sst5.ClassPrediction(each.label, ()),
+        "snli": lambda each: snli.ClassPrediction(each.label, ()),
         "srl": lambda each: TagPrediction(each.tags),
         "coref": lambda each: coref.CorefPrediction(each.clusters),
         "squad": lambda each: squad.SquadPrediction(each.answers[0].text, ()),
