@@ -106,16 +106,12 @@ class LayerCache:
             self._read_shards()
             new = self.missing(new)
             self._check_room(self.bytes_for(new), limit)  # checked again, since another run may have added others
-            return self._write_shards(new, progress)
-
-    def _write_shards(self, new: list[Sentence], progress: Callable[[int, int], object] | None) -> int:
-        total = sum(map(len, new))
-        done = 0
-        for part in in_parts(new, SHARD_BYTES // max(1, self.bytes_for([["token"]]))):
-            self._write_shard(part)
-            done += sum(map(len, part))
-            if progress is not None:
-                progress(done, total)
+            done, total = 0, sum(map(len, new))
+            for part in in_parts(new, SHARD_BYTES // max(1, self.bytes_for([["token"]]))):
+                self._write_shard(part)
+                done += sum(map(len, part))
+                if progress is not None:
+                    progress(done, total)
         return total
 
     def _compute(self, sentences: Sequence[Sentence]) -> list[Float[np.ndarray, "N T D"]]:

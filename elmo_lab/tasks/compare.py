@@ -86,7 +86,9 @@ def work_off(
                 if work.seed is None:
                     scores = _join(work, config)
                 else:
-                    scores = _train(config, folders, quiet, partial(_tell, show, str(work)))
+                    begun = (work.folder / train.CONFIG).is_file()
+                    tell = partial(_tell, show, work)
+                    scores = scores_of(train.train_task(config, begun, quiet, tell, folders).rows[-1])
                 metric = metric_of(work.folder)
                 show(f"{work}: {metric} {scores[metric]:.2f}")
             yield work
@@ -118,15 +120,7 @@ def _config(work: Work, find_recipe: Callable[[str], Path], given: Mapping[str, 
         raise InputError(f"row {row.name!r}, arm {work.arm!r}, recipe {row.recipe!r}: {error}") from error
 
 
-def _train(
-    config: train.TaskConfig, beside: Sequence[Path], quiet: bool, progress: Callable[[int, int], object]
-) -> dict[str, float]:
-    """Trains the last seed, or continues it, and returns its scores."""
-    begun = (Path(config.output) / train.CONFIG).is_file()
-    return scores_of(train.train_task(config, begun, quiet, progress, beside).rows[-1])
-
-
-def _tell(show: Callable[[str], object], work: str, done: int, total: int) -> None:
+def _tell(show: Callable[[str], object], work: Work, done: int, total: int) -> None:
     """Shows the progress of a biLM that reads for a long time."""
     show(f"{work}: the biLM has read {done:,} of {total:,} tokens")
 

@@ -107,11 +107,6 @@ class InputConfig:
             )
 
     @property
-    def trains_vectors(self) -> bool:
-        """Whether the static vectors are trained with the network."""
-        return self.static and (self.vectors is None or self.vectors_tuned)
-
-    @property
     def at_input(self) -> bool:
         """Whether ELMo is beside the word vectors."""
         return self.elmo in ("input", "both")
@@ -185,26 +180,24 @@ class Collator:
         lengths = np.array([len(sentence) for sentence in sentences], np.int64)
         mask = np.arange(max(1, lengths.max(initial=0))) < lengths[:, None]
         tokens = [token for sentence in sentences for token in sentence]
+        words = (token.lower() for token in tokens) if self.config.lowercase else tokens
         word_ids = np.zeros(mask.shape, np.int64)
-        word_ids[mask] = [self._rows.get(word, UNKNOWN) for word in self._spelled(tokens)]
+        word_ids[mask] = [self._rows.get(word, UNKNOWN) for word in words]
         encoded = self._characters(tokens)
         char_ids = np.zeros((*mask.shape, encoded.shape[1]), np.int64)
         char_ids[mask] = encoded
-        reads_elmo = self.config.elmo != "none"
-        return Tokens(
-            torch.from_numpy(word_ids),
-            torch.from_numpy(char_ids),
-            torch.from_numpy(lengths),
-            self._layers(sentences, mask) if reads_elmo and not self.config.tuned else None,
-            self._batch(sentences) if reads_elmo and self.config.tuned else None,
-        )
+        layers = batch = None
+        if self.config.elmo != "none" and self.config.tuned:
+            assert self.to_batch is not None, "the biLM is to be trained, and the collator cannot make its batch"
+            batch = self.to_batch(sentences)
+        elif self.config.elmo != "none":
+            layers = self._layers(sentences, mask)
+        ids = torch.from_numpy(word_ids), torch.from_numpy(char_ids)
+        return Tokens(*ids, torch.from_numpy(lengths), layers, batch)
 
     @cached_property
     def _rows(self) -> dict[str, int]:
         return {word: row for row, word in enumerate(self.words, UNKNOWN + 1)}
-
-    def _spelled(self, tokens: list[str]) -> list[str]:
-        return [token.lower() for token in tokens] if self.config.lowercase else tokens
 
     def _characters(self, tokens: list[str]) -> Int[np.ndarray, "W C"]:
         characters = self.config.characters
@@ -220,10 +213,6 @@ class Collator:
         for row, array in enumerate(arrays):
             padded[:, row, : array.shape[1]] = array
         return torch.from_numpy(padded)
-
-    def _batch(self, sentences: Sequence[Sequence[str]]) -> Batch:
-        assert self.to_batch is not None, "the biLM is to be trained, and the collator cannot make its batch"
-        return self.to_batch(sentences)
 
 
 Array = TypeVar("Array", np.ndarray, Tensor)
@@ -244,10 +233,10 @@ class Inputs(nn.Module):
     def __init__(self, config: InputConfig, vectors: Float[Tensor, "V E"], bilm: BiLMConfig | None = None) -> None:
         super().__init__()
         self.config = config
-        self.vectors = nn.Embedding.from_pretrained(
-            vectors.clone(), freeze=not config.trains_vectors, padding_idx=PADDING
-        )
-        self.characters = _characters(config.characters)
+        fixed = not (config.static and (config.vectors is None or config.vectors_tuned))
+        self.vectors = nn.Embedding.from_pretrained(vectors.clone(), freeze=fixed, padding_idx=PADDING)
+        cnn = None if config.characters is None else config.characters.cnn()
+        self.characters = None if cnn is None else CharCnn(cnn, cnn.n_filters)
         self.dropout = nn.Dropout(config.dropout)
         self.elmo_dropout = nn.Dropout(config.elmo_dropout)
         self.bilm: BiLM | None = None
@@ -271,7 +260,8 @@ class Inputs(nn.Module):
         mask = tokens.mask
         parts = [self.vectors(tokens.word_ids)]
         if self.characters is not None:
-            parts.append(self._words_by_characters(self.characters, tokens.char_ids))
+            words, index = ops.distinct_rows(tokens.char_ids.flatten(0, 1))
+            parts.append(self.characters(words)[index.view(mask.shape)])
         parts = [self.dropout(torch.cat(parts, dim=-1))]
         layers = self._layers(tokens, mask)
         if self.input_mix is not None and layers is not None:
@@ -297,16 +287,6 @@ class Inputs(nn.Module):
         if layers is not None and self.config.layer_norm:
             layers = nn.functional.layer_norm(layers, layers.shape[-1:])
         return layers
-
-    @staticmethod
-    def _words_by_characters(encoder: CharCnn, char_ids: Int[Tensor, "B T C"]) -> Float[Tensor, "B T F"]:
-        words, index = ops.distinct_rows(char_ids.flatten(0, 1))
-        return encoder(words)[index.view(char_ids.shape[:2])]
-
-
-def _characters(config: CharactersConfig | None) -> CharCnn | None:
-    cnn = None if config is None else config.cnn()
-    return None if cnn is None else CharCnn(cnn, cnn.n_filters)
 
 
 def _mix(config: InputConfig, bilm: BiLMConfig) -> ScalarMix:

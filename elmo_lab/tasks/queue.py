@@ -4,7 +4,6 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +50,7 @@ class QueueRow:
             raise configs.ConfigError(f"arms of {self.name!r} are {list(self.arms)}; {OTHER_NAMES}")
         for arm, settings in self.arms.items():
             if not isinstance(settings, list) or not all(isinstance(setting, str) for setting in settings):
-                raise configs.ConfigError(
-                    f"arm {arm!r} of {self.name!r} is {settings!r}; a list of settings is expected"
-                )
+                raise configs.ConfigError(f"arm {arm!r} of {self.name!r} is {settings!r}; give a list of settings")
 
 
 @dataclass(frozen=True)
@@ -110,24 +107,26 @@ def read_queue(path: Path) -> Queue:
         raise InputError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
 
 
-def pending_work(queue: Queue, output: Path) -> Iterator[Work]:
-    """Yields the remaining work that can start now, in order."""
+def _works(queue: Queue, output: Path) -> Iterator[Work]:
+    """Yields the work that is done or can start now, in order."""
     for count in range(1, 1 + max((len(row.seeds) for row in queue.rows), default=0)):
         for row in queue.rows:
             for arm in row.arms if count <= len(row.seeds) else ():
-                works = first_seeds(row, arm, output) if count == 1 else _chosen_works(row, arm, output, count)
-                yield from (work for work in works if not work.done)
+                yield from first_seeds(row, arm, output) if count == 1 else _chosen_works(row, arm, output, count)
+
+
+def pending_work(queue: Queue, output: Path) -> Iterator[Work]:
+    """Yields the remaining work that can start now, in order."""
+    return (work for work in _works(queue, output) if not work.done)
 
 
 def count_works(queue: Queue, output: Path) -> tuple[int, int]:
     """Returns how much of the work is done, and how much there is, of all processes."""
-    done = total = 0
-    for row in queue.rows:
-        for arm in row.arms:
-            later = (_chosen_works(row, arm, output, count) for count in range(2, len(row.seeds) + 1))
-            done += sum(work.done for work in chain(first_seeds(row, arm, output), *later))
-            total += len(row.tuning) + len(row.seeds) - 1 + (row.ensemble and len(row.seeds) > 1)
-    return done, total
+    of_arms = (
+        len(row.arms) * (len(row.tuning) + len(row.seeds) - 1 + (row.ensemble and len(row.seeds) > 1))
+        for row in queue.rows
+    )
+    return sum(work.done for work in _works(queue, output)), sum(of_arms)
 
 
 def chosen_work(row: QueueRow, arm: str, output: Path) -> Work | None:

@@ -2,12 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 from elmo.embedding.budget import parse_bytes
 from elmo.embedding.embedder import Embedder
-from elmo.errors import InputError
 from elmo.formats.opened import OpenedModel, open_model
 from elmo_lab.tasks.cache import CacheConfig, LayerCache, open_cache
 from elmo_lab.tasks.inputs import Collator, InputConfig
@@ -18,9 +15,7 @@ Progress = Callable[[int, int], object]
 
 def open_source(config: InputConfig) -> OpenedModel | None:
     """Opens the biLM of these inputs, or returns None if they have none. Raises the errors of `elmo.formats.load`."""
-    if config.elmo == "none":
-        return None
-    return open_model(config.model)
+    return None if config.elmo == "none" else open_model(config.model)
 
 
 def make_collator(
@@ -44,12 +39,3 @@ def store_layers(collate: Collator, sentences: Sentences, config: CacheConfig, p
     if not isinstance(collate.layers_of, LayerCache) or not config.enabled:
         return 0
     return collate.layers_of.add(sentences, parse_bytes(config.limit), progress)
-
-
-def check_same(source: OpenedModel, card: dict[str, Any], folder: Path) -> None:
-    """Raises InputError if a trained task is used with a biLM other than that of its training."""
-    if source.sha256 != card["sha256"]:
-        raise InputError(
-            f"{folder}: was trained with a biLM of sha256 {card['sha256'][:12]} ({card['model']}), but that of"
-            f" {source.name} is {source.sha256[:12]}; give the biLM of its training"
-        )

@@ -62,11 +62,11 @@ def _compared(rows: list[dict[str, Any]], first: str) -> list[dict[str, Any]]:
     baseline = next((row["mean"] for row in rows if row["arm"] == first), None)
     if baseline is None:
         return rows
-    return [row if row["arm"] == first else row | _gains(row["mean"], baseline) for row in rows]
-
-
-def _gains(mean: float, baseline: float) -> dict[str, float | None]:
-    return {"absolute": mean - baseline, "relative_error_reduction": error_reduction(mean, baseline)}
+    for row in rows:
+        if row["arm"] != first:
+            reduction = error_reduction(row["mean"], baseline)
+            row |= {"absolute": row["mean"] - baseline, "relative_error_reduction": reduction}
+    return rows
 
 
 def error_reduction(score: float, baseline: float) -> float | None:

@@ -10,7 +10,7 @@ import json
 import random
 import shutil
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -45,8 +45,6 @@ from elmo_lab.tasks.vectors import StaticVectors
 CONFIG = "config.json"
 ORIGIN = "origin.json"
 """The file of a run's origins, which its settings only name: the task's version, the biLM, and hashes of the files."""
-TASK, BILM, FILE = "version of the task", "sha256 of the biLM", "sha256 of the file of {}"
-"""The names of a run's origins in errors: of the task's version, of the biLM, and of a file."""
 OF_DATA = {"train", "dev", "test", "seeds"}
 """The settings of a packaged recipe that belong to its own data; its others are the defaults of its task."""
 MAY_CHANGE = {"output", "data", "seeds", "cache", "accelerator"}
@@ -112,7 +110,7 @@ def train_task(
     config: TaskConfig,
     resume: bool = False,
     quiet: bool = False,
-    progress: Callable[[int, int], object] | None = None,
+    progress: source.Progress | None = None,
     beside: Sequence[Path] = (),
 ) -> RunRecord:
     """Trains all unfinished seeds, and returns the record of the run, with one row per seed.
@@ -126,7 +124,9 @@ def train_task(
     check_output(config, resume)
     with lock_folder(folder):
         check_output(config, resume)  # another process may have worked here before the lock
-        config = dataclasses.replace(config, seeds=tuple(dict.fromkeys([*_done(config), *config.seeds])))
+        begun = read_config(folder / CONFIG).seeds if (folder / CONFIG).is_file() else ()
+        done = (seed for seed in begun if (seed_folder(config, seed) / RESULT).is_file())  # new seeds are added to them
+        config = dataclasses.replace(config, seeds=tuple(dict.fromkeys([*done, *config.seeds])))
         left = [seed for seed in config.seeds if not (seed_folder(config, seed) / RESULT).is_file()]
         if left:
             keep_few_programs()
@@ -138,13 +138,6 @@ def train_task(
         found = _record(task, config)
         record.write(folder, found)
     return found
-
-
-def _done(config: TaskConfig) -> list[int]:
-    """Returns the finished seeds of an earlier run in this folder, to which new seeds are added."""
-    record = Path(config.output) / CONFIG
-    seeds = read_config(record).seeds if record.is_file() else ()
-    return [seed for seed in seeds if (seed_folder(config, seed) / RESULT).is_file()]
 
 
 def seed_folder(config: TaskConfig, seed: int) -> Path:
@@ -208,9 +201,7 @@ def check_files(config: TaskConfig) -> dict[str, Path]:
     return files
 
 
-def _prepare(
-    task: Task, config: TaskConfig, progress: Callable[[int, int], object] | None, beside: Sequence[Path]
-) -> _Job:
+def _prepare(task: Task, config: TaskConfig, progress: source.Progress | None, beside: Sequence[Path]) -> _Job:
     """Reads all files, and computes the missing layers of the biLM."""
     model_config = configs.from_dict(task.config, config.model, "model.")
     files = check_files(config)
@@ -234,57 +225,38 @@ def _prepare(
     words = vectors.make_vectors(inputs, known, other)
     found = source.open_source(inputs)
     read = {} if inputs.vectors is None or not inputs.static else {"vectors": Path(inputs.vectors)}
-    origin = _origin(task, found, files | read)
+    hashes = {part: sha256_of(path) for part, path in (files | read).items()}
+    origin = {"version": task.version, "bilm": None if found is None else found.card(), "data": hashes}
     _check_origin(config, origin, beside)
     collate = source.make_collator(inputs, words.words, found, config.cache)
-    build_network(
-        task, inputs, model_config, labels, words, found, load_bilm=False
-    )  # wrong settings fail here, before the biLM reads for hours
+    # Wrong settings fail here, before the biLM reads for hours.
+    build_network(task, inputs, model_config, labels, words, found, load_bilm=False)
     source.store_layers(collate, [sentence for part in texts.values() for sentence in part], config.cache, progress)
     return _Job(task, config, model_config, examples, labels, words, found, collate, origin)
 
 
-def _origin(task: Task, found: OpenedModel | None, files: dict[str, Path]) -> dict[str, Any]:
-    """Returns a run's origins as plain JSON values: the task's version, the biLM's card, and hashes of the files."""
-    hashes = {part: sha256_of(path) for part, path in files.items()}
-    return {"version": task.version, "bilm": None if found is None else found.card(), "data": hashes}
-
-
 def _check_origin(config: TaskConfig, origin: dict[str, Any], beside: Sequence[Path]) -> None:
-    """Raises InputError if a run to continue, or one beside it, used another file, biLM or version of the same name.
-
-    Only origins that both runs have are compared.
-    """
-    new, names = _comparable(origin), _names(config)
-    own = Path(config.output)
+    """Raises InputError if a run to continue, or one beside it, used another file, biLM or version of the same name."""
+    new, own = _origins(origin, config), Path(config.output)
     for folder in (own, *(each for each in beside if each != own and (each / CONFIG).is_file())):
-        old_names = names if folder == own else _names(read_config(folder / CONFIG))
-        for file in _records(folder):
-            old = _comparable(read_json(file))
-            for what in (what for what in old if what in new and old_names[what] == names[what]):
-                if old[what] != new[what]:
+        settings = config if folder == own else read_config(folder / CONFIG)
+        for file in filter(Path.is_file, (folder / ORIGIN, *records_of(folder))):  # of unfinished seeds, too
+            for what, (name, old) in _origins(read_json(file), settings).items():
+                if what in new and name == new[what][0] and old != new[what][1]:
                     raise InputError(
-                        f"{file}: {what} was {old[what][:12]}, now it is {new[what][:12]}; their results are not"
+                        f"{file}: {what} was {old[:12]}, now it is {new[what][1][:12]}; their results are not"
                         " comparable: give what the run started with, or name another --output"
                     )
 
 
-def _records(folder: Path) -> Iterator[Path]:
-    """Returns the files that record a run's origins: `origin.json` and those of its seeds, unfinished ones included."""
-    return (file for file in (folder / ORIGIN, *records_of(folder)) if file.is_file())
-
-
-def _comparable(record: dict[str, Any]) -> dict[str, str]:
-    """Returns the versions and hashes in `origin.json` or a seed's record, by the names of the origins in errors."""
-    bilm = {BILM: record["bilm"]["sha256"]} if record.get("bilm") else {}
-    data = {FILE.format(part): sha256 for part, sha256 in record.get("data", {}).items()}
-    return {TASK: record["version"]} | bilm | data
-
-
-def _names(config: TaskConfig) -> dict[str, str | None]:
-    """Returns what the settings name as each origin: the task, the biLM and the files."""
+def _origins(record: dict[str, Any], config: TaskConfig) -> dict[str, tuple[str | None, str]]:
+    """Returns the name in the settings, and the version or hash, of each origin in `origin.json` or a seed's record."""
     files = {"train": config.train, "dev": config.dev, "test": config.test, "vectors": config.inputs.vectors}
-    return {TASK: config.task, BILM: config.inputs.model} | {FILE.format(part): name for part, name in files.items()}
+    found: dict[str, tuple[str | None, str]] = {"version of the task": (config.task, record["version"])}
+    if record.get("bilm"):
+        found["sha256 of the biLM"] = config.inputs.model, record["bilm"]["sha256"]
+    data = record.get("data", {}).items()
+    return found | {f"sha256 of the file of {part}": (files.get(part), sha256) for part, sha256 in data}
 
 
 def training_subset(examples: list[Any], config: TaskConfig) -> list[Any]:
@@ -313,10 +285,8 @@ def _run_seed(fabric: Fabric, job: _Job, seed: int, quiet: bool) -> None:
     lengths = sizes(task, train)
 
     def batches_of(epoch: int) -> list[list[Any]]:
-        return [
-            [train[number] for number in batch]
-            for batch in batches.shuffled_batches(lengths, config.batch, seed, epoch)
-        ]
+        found = batches.shuffled_batches(lengths, config.batch, seed, epoch)
+        return [[train[number] for number in batch] for batch in found]
 
     def loss_of(batch: list[Any]) -> Tensor:
         return network.loss(tokens_of(task, job.collate, batch, fabric.device), batch) + network.inputs.penalty()
@@ -372,13 +342,11 @@ def _numbers(state: EpochState, model: nn.Module, inputs: Inputs) -> dict[str, A
 
 def _record(task: Task, config: TaskConfig) -> RunRecord:
     """Makes the record of a run: its finished seeds, and all that they depend on."""
-    folder = Path(config.output)
+    origin = read_json(Path(config.output) / ORIGIN)
     files = [seed_folder(config, seed) / RESULT for seed in config.seeds]
     rows = [read_json(file) for file in files if file.is_file()]
-    settings = configs.to_dict(config)
-    data = read_json(folder / ORIGIN)["data"]
-    seconds = sum(row["seconds"] for row in rows)
-    return RunRecord("task", task.name, version_of(folder), settings, rows, rows[0]["bilm"], data, seconds)
+    settings, seconds = configs.to_dict(config), sum(row["seconds"] for row in rows)
+    return RunRecord("task", task.name, origin["version"], settings, rows, rows[0]["bilm"], origin["data"], seconds)
 
 
 def check_output(config: TaskConfig, resume: bool) -> None:
@@ -389,14 +357,12 @@ def check_output(config: TaskConfig, resume: bool) -> None:
         return
     if not resume:
         raise InputError(f"{record.parent}: holds a run; add --resume to continue it, or name another --output")
-    old, new = (_kept(with_defaults(each)) for each in (read_config(record), config))
-    check_same(record, old, new)
-
-
-def _kept(config: TaskConfig) -> dict[str, Any]:
-    """Returns the settings that a resumed run must keep, as plain JSON values."""
-    kept = {key: value for key, value in configs.to_dict(config).items() if key not in MAY_CHANGE}
-    return kept | {"cache": {"dtype": config.cache.dtype}}
+    old, new = (configs.to_dict(with_defaults(each)) for each in (read_config(record), config))
+    was, now = (
+        {key: each[key] for key in each if key not in MAY_CHANGE} | {"cache": {"dtype": each["cache"]["dtype"]}}
+        for each in (old, new)
+    )
+    check_same(record, was, now)
 
 
 def read_config(path: Path) -> TaskConfig:

@@ -33,7 +33,7 @@ from elmo_lab.tasks import vectors as static
 from elmo_lab.tasks.batches import BatchConfig, by_length
 from elmo_lab.tasks.cache import CacheConfig
 from elmo_lab.tasks.inputs import Collator, InputConfig, Inputs
-from elmo_lab.tasks.source import check_same, make_collator
+from elmo_lab.tasks.source import make_collator
 from elmo_lab.tasks.task import Task, TaskModel
 from elmo_lab.tasks.vectors import StaticVectors, VectorsFile
 
@@ -216,12 +216,11 @@ def predict_jointly(
     Calls `progress` with the number of predictions of single networks, and their total.
     """
     check_one_task(members)
-    total = len(members) * len(examples)
-
-    def predictions(number: int) -> list[Any]:
-        return members[number].predict(examples, lambda done: progress(number * len(examples) + done, total))
-
-    found = [predictions(number) for number in range(len(members))]
+    size, total = len(examples), len(members) * len(examples)
+    found = [
+        member.predict(examples, lambda done, before=number * size: progress(before + done, total))
+        for number, member in enumerate(members)
+    ]
     return found[0] if len(found) == 1 else members[0].task.combine(found)
 
 
@@ -267,24 +266,23 @@ def write_task(
     cache: CacheConfig,
 ) -> None:
     """Writes `task.json`, which has everything that `TrainedTask.load` needs apart from the weights."""
-    record = {
+    model = Path(inputs.model)  # as an absolute path, so that the network finds it from any folder
+    record: dict[str, Any] = {
         "task": task.name,
         "version": task.version,
         "elmo": __version__,
-        "inputs": configs.to_dict(inputs) | {"model": _whole_name(inputs.model)},
+        "inputs": configs.to_dict(inputs) | {"model": str(model.absolute()) if model.exists() else inputs.model},
         "model": configs.to_dict(config),
         "labels": asdict(labels),
         "bilm": None if source is None else source.card(),
         "cache_dtype": cache.dtype,
         "words": words.words,
-        "vectors": _card(words),
+        "vectors": None,
     }
+    if words.file is not None:  # by this, `_origin` finds the vectors of new words
+        sha256 = static.content_hash(words.words, words.table[2:].numpy())
+        record["vectors"] = {"file": str(words.file.absolute()), "sha256": sha256, "absent": words.absent}
     write_run_file(folder / RECORD, json.dumps(record).encode())
-
-
-def _whole_name(name: str) -> str:
-    """Returns a model's absolute path, so that the network finds it from any folder, or its name if it has no path."""
-    return str(Path(name).absolute()) if Path(name).exists() else name
 
 
 def _source(inputs: InputConfig, folder: Path, given: str | None, card: dict[str, Any] | None) -> OpenedModel | None:
@@ -297,7 +295,11 @@ def _source(inputs: InputConfig, folder: Path, given: str | None, card: dict[str
         return None
     if given is not None:
         source = open_model(given)
-        check_same(source, card, folder)
+        if source.sha256 != card["sha256"]:
+            raise InputError(
+                f"{folder}: was trained with a biLM of sha256 {card['sha256'][:12]} ({card['model']}), but that of"
+                f" {source.name} is {source.sha256[:12]}; give the biLM of its training"
+            )
         return source
     problem = None
     for name in dict.fromkeys([inputs.model, card["model"], *_beside(folder, card["model"]), *formats.local_names()]):
@@ -322,21 +324,10 @@ def _beside(folder: Path, name: str) -> list[str]:
     return [str(place) for place in places if place.exists()]
 
 
-def _card(words: StaticVectors) -> dict[str, Any] | None:
-    """Makes the record by which `_origin` finds the vectors of new words."""
-    if words.file is None:
-        return None
-    sha256 = static.content_hash(words.words, words.table[2:].numpy())
-    return {"file": str(words.file.absolute()), "sha256": sha256, "absent": words.absent}
-
-
 def _origin(
     record: dict[str, Any], inputs: InputConfig, words: StaticVectors, vectors: str | None
 ) -> VectorsFile | None:
-    """Returns the file of the static vectors, or None if there is no file or if training read all its words.
-
-    Raises InputError if the file that the user gave is missing.
-    """
+    """Returns the file of the static vectors, or None if there is no file or if training read all its words."""
     if not inputs.static or inputs.vectors is None or inputs.all_vectors:
         return None
     card = record["vectors"]
@@ -358,8 +349,9 @@ def _folder(path: Path) -> Path:
     seeds = [record.parent for record in records_of(path)]
     if len(seeds) == 1:
         return seeds[0]
-    found = f"the networks of {len(seeds)} seeds; name one of them: {seeds[0]}" if seeds else "no trained task"
-    raise InputError(f"{path}: {found}" + ("" if seeds else "; give an output folder of elmo task train"))
+    if seeds:
+        raise InputError(f"{path}: the networks of {len(seeds)} seeds; name one of them: {seeds[0]}")
+    raise InputError(f"{path}: no trained task; give an output folder of elmo task train")
 
 
 def _read_record(folder: Path) -> dict[str, Any]:

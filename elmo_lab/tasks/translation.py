@@ -157,9 +157,8 @@ def _record(config: CoveConfig) -> dict[str, Any]:
 
 def _fixed(record: dict[str, Any]) -> dict[str, Any]:
     """Returns what a resumed run must keep, which is all but the accelerator and the names of files and folders."""
-    settings = {
-        name: value for name, value in record["config"].items() if name not in (*FILES, "output", "accelerator")
-    }
+    may_change = {*FILES, "output", "accelerator"}
+    settings = {name: value for name, value in record["config"].items() if name not in may_change}
     return {"sha256": record["sha256"], **settings}
 
 
