@@ -32,11 +32,7 @@ NAME, VERSION = "ablate", "1"
 Analysis = Literal["places", "layers", "gamma", "types"]
 
 ARMS: dict[Analysis, dict[str, tuple[str, ...]]] = {
-    "places": {
-        "input": ("inputs.elmo=input",),
-        "output": ("inputs.elmo=output",),
-        "both": ("inputs.elmo=both",),
-    },
+    "places": {"input": ("inputs.elmo=input",), "output": ("inputs.elmo=output",), "both": ("inputs.elmo=both",)},
     "layers": {
         "none": ("inputs.elmo=none",),
         "top": ("inputs.elmo=PLACE", "inputs.layers=top"),
@@ -116,10 +112,7 @@ class AblationRow(queues.ArmScores):
 
 
 def train_arms(config: AblateConfig, context: Context) -> list[AblationRow]:
-    """Trains what is missing, and writes the record to `config.output` after every run.
-
-    Raises InputError if settings or data cannot be used.
-    """
+    """Trains what is missing, and writes the record to `config.output` after every run."""
     output = Path(config.output)
     record.check_replaced(output, NAME)
     given = queues.common_settings(config.settings, config.data, config.vectors, config.model)
@@ -142,9 +135,10 @@ def plan(
     for recipe in config.recipes:
         arms: dict[str, list[str]] = {}
         known: list[tuple[train.TaskConfig, str]] = []
+        place = queues.place_for(find_recipe(recipe), config.place)
         own = [setting for each in config.own_settings if each.recipe in _names(recipe) for setting in each.settings]
-        for analysis, arm, of_arm in _arms(queues.place_for(find_recipe(recipe), config.place)):
-            settings = own + of_arm
+        for analysis, arm, of_arm in ((one, *each) for one, arms_of in ARMS.items() for each in arms_of.items()):
+            settings = own + [setting.replace("PLACE", place) for setting in of_arm]
             made = compare.config_of(find_recipe(recipe), given, settings, Path(), config.seeds)
             name = next((name for other, name in known if other == made), arm)
             known.append((made, name))
@@ -211,13 +205,6 @@ def _rows(
         yield row
 
 
-def _arms(place: str) -> Iterator[tuple[Analysis, str, list[str]]]:
-    """Yields every arm of every analysis, with its settings."""
-    for analysis, arms in ARMS.items():
-        for arm, settings in arms.items():
-            yield analysis, arm, [setting.replace("PLACE", place) for setting in settings]
-
-
 TITLES = {
     "places": "Where ELMo is added",
     "layers": "Which layers are used",
@@ -243,14 +230,8 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         for part in ("dev", "test")
     ]
     numbers = [number for part in parts for number in part]
-    return [
-        row["recipe"],
-        row["arm"],
-        row["place"],
-        *numbers,
-        str(len(row["seeds"])),
-        blocks.stop_reasons(row["stopped"]),
-    ]
+    names = row["recipe"], row["arm"], row["place"]
+    return [*names, *numbers, str(len(row["seeds"])), blocks.stop_reasons(row["stopped"])]
 
 
 PROBE = Probe(

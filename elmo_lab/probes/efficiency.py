@@ -119,10 +119,7 @@ Row = PartScore | CurvePoint | EfficiencyAnswer
 
 
 def train_parts(config: EfficiencyConfig, context: Context) -> list[Row]:
-    """Trains what is missing, and writes the record to `config.output` after every run.
-
-    Raises InputError if settings or data cannot be used.
-    """
+    """Trains what is missing, and writes the record to `config.output` after every run."""
     output = Path(config.output)
     record.check_replaced(output, NAME)
     queue = plan(config, context.find_recipe)
@@ -134,23 +131,15 @@ def plan(config: EfficiencyConfig, find_recipe: Callable[[str], Path]) -> Queue:
     """Returns what to train, the smallest part of the data first."""
     rows = []
     for recipe in config.recipes:
-        arms = _arms(config, queues.place_for(find_recipe(recipe), config.place))
+        places = {BASELINE: "none", ELMO: queues.place_for(find_recipe(recipe), config.place)}
+        arms: dict[str, list[str]] = {}
+        for fraction in sorted(config.fractions):
+            settings = () if fraction == max(config.fractions) else config.small_settings
+            for arm, place in places.items():
+                own = [f"inputs.elmo={place}", *settings, f"train_fraction={float(fraction)!r}"]
+                arms[_folder(arm, fraction)] = own
         rows.append(TaskRow(queues.folder_of(recipe), recipe, arms, config.seeds))
     return Queue(tuple(rows))
-
-
-def _arms(config: EfficiencyConfig, place: str) -> dict[str, list[str]]:
-    """The settings of every arm and part of the data, by the folder of their runs."""
-    places = {BASELINE: "inputs.elmo=none", ELMO: f"inputs.elmo={place}"}
-    return {
-        _folder(arm, fraction): [
-            place,
-            *(() if fraction == max(config.fractions) else config.small_settings),
-            f"train_fraction={float(fraction)!r}",
-        ]
-        for fraction in sorted(config.fractions)
-        for arm, place in places.items()
-    }
 
 
 def write(config: EfficiencyConfig, queue: Queue) -> list[Row]:
@@ -220,13 +209,14 @@ def _updates(score: PartScore, points: Sequence[CurvePoint], seeds: Sequence[int
         if step is not None:
             found.append(step / next(step for step, dev in curves[BASELINE] if dev == best))
             at_most = at_most or early
-    value = statistics.fmean(found) if found else None
-    std = statistics.stdev(found) if len(found) > 1 else None
-    if value is None:
-        text = "ELMo does not reach the baseline's best score"
-    else:
+    value = std = None
+    text = "ELMo does not reach the baseline's best score"
+    if found:
+        value = statistics.fmean(found)
         text = f"ELMo reaches the baseline's best score after {_percent(value, at_most)} of its updates"
-        text += "" if std is None else f" (std {_percent(std, False)})"
+    if len(found) > 1:
+        std = statistics.stdev(found)
+        text += f" (std {_percent(std)})"
     text += "" if len(seeds) == 1 else f", with {len(found)} of {len(seeds)} seeds"
     sooner = sum(ratio < 1 for ratio in found)
     return EfficiencyAnswer(
@@ -241,16 +231,15 @@ def _data(question: Literal["data", "baseline"], wanted: PartScore, scores: Sequ
     found, at_most = first_reached(curve, getattr(wanted, part))
     value = None if found is None else math.exp(found)
     names = {BASELINE: "the baseline", ELMO: "ELMo"}
-    one, other, there = names[scores[0].arm], names[wanted.arm], _percent(wanted.fraction, False)
-    if value is None:
-        most = _percent(scores[-1].fraction, False)
-        text = f"With {most} of the data {one} does not score what {other} does with {there}"
-    else:
-        text = f"With {_percent(value, at_most)} of the data {one} scores what {other} does with {there}"
+    share, scored = _percent(scores[-1].fraction), "does not score"
+    if value is not None:
+        share, scored = _percent(value, at_most), "scores"
+    one, other = names[scores[0].arm], names[wanted.arm]
+    text = f"With {share} of the data {one} {scored} what {other} does with {_percent(wanted.fraction)}"
     return EfficiencyAnswer(wanted.recipe, wanted.task, wanted.metric, question, value, at_most, text)
 
 
-def _percent(fraction: float, at_most: bool) -> str:
+def _percent(fraction: float, at_most: bool = False) -> str:
     return f"{'at most ' if at_most else ''}{100 * fraction:.3g} %"
 
 
@@ -260,12 +249,11 @@ def _points(recipe: str, arm: str, fraction: float, folder: Path, done: queues.F
     for result in done.results:
         file = folder / f"seed-{result['seed']}" / "metrics.jsonl"
         try:
-            lines = list(map(json.loads, file.read_text(encoding="utf-8").splitlines()))
-            scores = [(line["step"], line[task.metric]) for line in lines]
+            for line in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
+                step, score = line["step"], line[task.metric]
+                yield CurvePoint(recipe, task.name, arm, fraction, task.metric, result["seed"], step, score)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InputError(f"{file}: not the metrics of a run ({error!r}); train it again") from error
-        for step, score in scores:
-            yield CurvePoint(recipe, task.name, arm, fraction, task.metric, result["seed"], step, score)
 
 
 def _folder(arm: str, fraction: float) -> str:

@@ -44,9 +44,7 @@ class NeighborQuery:
 
     def __post_init__(self) -> None:
         if find_token(self.sentence, self.word) is None:
-            raise ConfigError(
-                f"{self.word!r} is not a token of the query {self.sentence!r}; tokens are separated by spaces"
-            )
+            raise ConfigError(f"{self.word!r} is not a token of the query {self.sentence!r}; spaces separate tokens")
 
     @property
     def place(self) -> tuple[tuple[str, ...], int]:
@@ -83,9 +81,7 @@ class NeighborsConfig:
 
     def __post_init__(self) -> None:
         if not self.queries:
-            raise ConfigError(
-                "queries is empty; give at least one, such as {sentence='They play chess .', word='play'}"
-            )
+            raise ConfigError("queries is empty; give one, such as {sentence='They play chess .', word='play'}")
         if self.layers == ():
             raise ConfigError("layers is empty; name at least one, or omit it")
         check_sizes(self, ("k",))
@@ -165,9 +161,7 @@ def rows(
     found = search(embedder, text, places, layers, max(config.k, DEPTH), not config.any_word, progress)
     for asked, each in zip(config.queries, found[0], strict=True):
         if not each.candidates:
-            raise InputError(
-                f"{config.text}: no other occurrence of {asked.word!r}, as spelled; give a text that has one"
-            )
+            raise InputError(f"{config.text}: no other occurrence of {asked.word!r}, as spelled; give another text")
     return [
         row
         for number, asked in enumerate(config.queries)

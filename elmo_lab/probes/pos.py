@@ -112,6 +112,10 @@ class TaggedTokens:
     tags: tuple[str, ...]
 
 
+Parts = dict[str, list[TaggedTokens]]
+"""The sentences of train, dev and, if there is one, test."""
+
+
 def classify(config: PosConfig, context: Context) -> list[PosRow]:
     """Returns one row per layer, layer 0 first, then the mix and the baseline.
 
@@ -141,9 +145,7 @@ def read_tagged(path: Path, config: PosConfig) -> list[TaggedTokens]:
         found = [TaggedTokens(*zip(*words, strict=True)) for words in read_conllu_columns(lines, columns, path)]
     else:
         # The reader's own check of tags would refuse all but BIO.
-        tokens, tags = (
-            read_conll(path, column, tag_column=None) for column in (config.token_column, config.tag_column)
-        )
+        tokens, tags = (read_conll(path, each, tag_column=None) for each in (config.token_column, config.tag_column))
         found = [TaggedTokens(one.tokens, other.tokens) for one, other in zip(tokens, tags, strict=True)]
         if found and all(sentence.tokens == sentence.tags for sentence in found):
             raise InputError(
@@ -158,10 +160,8 @@ def read_tagged(path: Path, config: PosConfig) -> list[TaggedTokens]:
     return [replace(sentence, tokens=tuple(map(unescaped, sentence.tokens))) for sentence in found]
 
 
-def rows(
-    layers_of: Layers, parts: dict[str, list[TaggedTokens]], config: PosConfig, progress: Progress | None = None
-) -> list[PosRow]:
-    """Computes the rows from a source of sentences' layers; `parts` has train, dev and, if there is one, test."""
+def rows(layers_of: Layers, parts: Parts, config: PosConfig, progress: Progress | None = None) -> list[PosRow]:
+    """Computes the rows from a source of sentences' layers."""
     tags = list(dict.fromkeys(tag for sentence in parts["train"] for tag in sentence.tags))
     data = _Data(layers_of, {tag: number for number, tag in enumerate(tags)}, config.mix)
     classifiers = _Classifiers(*data.moments(parts["train"]), len(tags))
@@ -179,7 +179,7 @@ def rows(
     return [*found, baseline(parts)]
 
 
-def baseline(parts: dict[str, list[TaggedTokens]]) -> PosRow:
+def baseline(parts: Parts) -> PosRow:
     """Scores a word's most frequent tag in training, by exact spelling; for a new word, the most frequent of all."""
     usual = _usual_tags(parts["train"])
 
@@ -240,11 +240,6 @@ class _Data:
             counts += [part.sum(0).numpy() for part in is_right.split([len(sentence.tokens) for sentence in batch])]
         return np.stack(counts)
 
-    def accuracies(self, classifiers: "_Classifiers", sentences: Sequence[TaggedTokens]) -> list[float]:
-        """Returns the accuracy of every row of features, in percent."""
-        tokens = sum(len(sentence.tokens) for sentence in sentences)
-        return (100 * self.right(classifiers, sentences).sum(axis=0) / tokens).tolist()
-
 
 class _Classifiers(torch.nn.Module):
     """A linear classifier of standardised features for every row, whose weights begin at zero."""
@@ -262,11 +257,7 @@ class _Classifiers(torch.nn.Module):
 
 
 def _fit(
-    classifiers: _Classifiers,
-    data: _Data,
-    parts: dict[str, list[TaggedTokens]],
-    config: PosConfig,
-    progress: Progress | None,
+    classifiers: _Classifiers, data: _Data, parts: Parts, config: PosConfig, progress: Progress | None
 ) -> tuple[list[float], list[int]]:
     """Trains the classifiers and leaves the best weights of each row; returns their accuracies on dev and epochs."""
     train, parameters = parts["train"], list(classifiers.parameters())
@@ -275,6 +266,7 @@ def _fit(
     best, epochs = [-1.0] * len(classifiers.mean), [0] * len(classifiers.mean)
     kept = [parameter.detach().clone() for parameter in parameters]
     done, total = 0, config.epochs * sum(len(sentence.tokens) for sentence in train)
+    tokens = sum(len(sentence.tokens) for sentence in parts["dev"])
     for epoch in range(1, config.epochs + 1):
         order = torch.randperm(len(train), generator=draw).tolist()
         for begin in range(0, len(train), BATCH):
@@ -289,7 +281,8 @@ def _fit(
             done += len(gold)
             if progress is not None:
                 progress(done, total)
-        for row, accuracy in enumerate(data.accuracies(classifiers, parts["dev"])):
+        right = data.right(classifiers, parts["dev"]).sum(axis=0)
+        for row, accuracy in enumerate((100 * right / tokens).tolist()):
             if accuracy > best[row]:
                 best[row], epochs[row] = accuracy, epoch
                 for old, new in zip(kept, parameters, strict=True):

@@ -46,32 +46,18 @@ class FinishedRuns:
     place: str
     """The place where the network has ELMo."""
 
-    def score(self, part: str) -> tuple[float, float] | tuple[None, None]:
-        """Returns the mean and standard deviation over the seeds for `dev` or `test`; None if there is no such data."""
-        found = train.summarize(self.results).get(part)
-        return (None, None) if found is None else (found[self.task.metric]["mean"], found[self.task.metric]["std"])
-
-    def by_seed(self, part: str) -> tuple[float, ...] | None:
-        """Returns the scores that `score` averages, in the order of the seeds."""
-        if any(part not in result for result in self.results):
-            return None
-        return tuple(result[part][self.task.metric] for result in self.results)
-
     def numbers(self) -> dict[str, Any]:
         """Returns the fields of `ArmScores` that the results have: all but the recipe and the arm."""
-        (dev, dev_std), (test, test_std) = self.score("dev"), self.score("test")
-        return {
-            "task": self.task.name,
-            "metric": self.task.metric,
-            "dev": dev,
-            "dev_std": dev_std,
-            "test": test,
-            "test_std": test_std,
+        metric, means = self.task.metric, train.summarize(self.results)
+        found: dict[str, Any] = {"task": self.task.name, "metric": metric}
+        for part in ("dev", "test"):
+            of = means[part][metric] if part in means else {"mean": None, "std": None}
+            scores = tuple(result[part][metric] for result in self.results) if part in means else None
+            found |= {part: of["mean"], f"{part}_std": of["std"], f"{part}_scores": scores}
+        return found | {
             "seeds": tuple(result["seed"] for result in self.results),
             "steps": sum(result["steps"] for result in self.results),
             "stopped": tuple(result["stopped"] for result in self.results),
-            "dev_scores": self.by_seed("dev"),
-            "test_scores": self.by_seed("test"),
         }
 
 

@@ -10,7 +10,7 @@ The vectors are plain means: neither the instances nor the layers are normalised
 sets without SemEval-2007, on which a layer may be chosen.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -40,6 +40,8 @@ from elmo_lab.tasks.files import find_file
 BASELINE = "mfs"
 TIE = 1e-6
 """The difference below which two cosines count as equal. The means of equal vectors may differ in their last bits."""
+Tests = Mapping[str, Sequence[LabelledSentence]]
+Inventory = Mapping[tuple[str, str], str]
 MAY_CHANGE = {"data", "checkpoint_minutes"}
 """The settings that a resumed run may change, since no result depends on them."""
 
@@ -124,7 +126,9 @@ def disambiguate(config: WsdConfig, context: Context) -> list[WsdRow]:
     tests = read_tests(config)
     if config.state == "carry":
         for file in (train, *(find_file(test, config.data) for test in config.tests)):
-            _check_texts(file)
+            first = next(readers.read_sentences(file), None)
+            if first is not None and not first.text:  # they would form one text, which is too long for memory
+                raise InputError(f"{file}: the sentences are in no <text>, which state carry needs; use reset or echo")
     inventory = {} if config.inventory is None else readers.read_inventory(find_file(config.inventory, config.data))
     senses = count_senses(train, config.limit)
     source = context.source or open_model(config.model)
@@ -160,13 +164,6 @@ def read_tests(config: WsdConfig) -> dict[str, list[LabelledSentence]]:
     return tests
 
 
-def _check_texts(file: Path) -> None:
-    """Refuses sentences that are in no text; they would form one text that is too long for memory."""
-    first = next(readers.read_sentences(file), None)
-    if first is not None and not first.text:
-        raise InputError(f"{file}: the sentences are in no <text>, which state carry needs; use reset or echo")
-
-
 def count_senses(train: Path, limit: int | None = None) -> Senses:
     """Counts the senses of the training corpus, and thereby checks the whole corpus."""
     senses = Senses()
@@ -177,11 +174,7 @@ def count_senses(train: Path, limit: int | None = None) -> Senses:
     return senses
 
 
-def baseline(
-    tests: Mapping[str, Sequence[LabelledSentence]],
-    senses: Senses,
-    inventory: Mapping[tuple[str, str], str],
-) -> WsdRow:
+def baseline(tests: Tests, senses: Senses, inventory: Inventory) -> WsdRow:
     """Scores the most frequent sense, which needs no model."""
     right = {}
     for name, test in tests.items():
@@ -193,10 +186,10 @@ def baseline(
 
 def score(
     embedder: Embedder,
-    tests: Mapping[str, Sequence[LabelledSentence]],
+    tests: Tests,
     senses: Senses,
     totals: Float[np.ndarray, "S N D"],
-    inventory: Mapping[tuple[str, str], str],
+    inventory: Inventory,
     weights: Float[np.ndarray, " N"],
     choose: str | None = None,
     progress: Callable[[int], object] = lambda done: None,
@@ -234,7 +227,7 @@ def _answers(
     vector: Float[np.ndarray, "N D"],
     senses: Senses,
     totals: Float[np.ndarray, "S N D"],
-    inventory: Mapping[tuple[str, str], str],
+    inventory: Inventory,
     weights: Float[np.ndarray, " N"],
 ) -> list[str | None]:
     """Returns the senses that the layers, the mix and the baseline give an instance."""
@@ -247,7 +240,7 @@ def _answers(
     return [*(found[place][0] for place in best), usual]
 
 
-def _usual(instance: Instance, senses: Senses, inventory: Mapping[tuple[str, str], str]) -> str | None:
+def _usual(instance: Instance, senses: Senses, inventory: Inventory) -> str | None:
     """Returns the most frequent sense in training, or else the first of the inventory."""
     found = senses.by_frequency(instance.lemma, instance.pos)
     return found[0][0] if found else inventory.get((instance.lemma, instance.pos))
@@ -262,9 +255,9 @@ def _nearest(means: Float[np.ndarray, "K R D"], vector: Float[np.ndarray, "R D"]
 def _rows(
     names: Sequence[str],
     right: Mapping[str, Int[np.ndarray, "sentences R"]],
-    tests: Mapping[str, Sequence[LabelledSentence]],
+    tests: Tests,
     senses: Senses,
-    inventory: Mapping[tuple[str, str], str],
+    inventory: Inventory,
     choose: str | None,
 ) -> list[WsdRow]:
     """Makes the rows; `right` counts the instances of each sentence that each row has right."""
@@ -273,8 +266,7 @@ def _rows(
     new = [word for word in words if word not in senses.numbers]
     others = [name for name in tests if name != choose] or list(tests)
 
-    def percent(place: int, of: Iterable[str]) -> float:
-        of = list(of)
+    def percent(place: int, of: Collection[str]) -> float:
         return 100 * sum(int(right[name][:, place].sum()) for name in of) / sum(sizes[name] for name in of)
 
     return [

@@ -20,7 +20,7 @@ from elmo.disk.files import advise_resume, run_file
 from elmo.disk.run import check_same
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo_lab.probes.wsd_readers import Instance, LabelledSentence
+from elmo_lab.probes.wsd_readers import LabelledSentence
 from elmo_lab.probes.wsd_vectors import instance_vectors, sentence_batches
 
 CHECKPOINT = "sums.npz"
@@ -49,11 +49,6 @@ class Senses:
                     known[key] = len(self.counts)
                     self.counts.append(0)
                 self.counts[known[key]] += 1
-
-    def numbers_of(self, instance: Instance, keys: Iterable[str]) -> list[int]:
-        """Returns the numbers of an instance's senses."""
-        known = self.numbers[instance.lemma, instance.pos]
-        return [known[key] for key in keys]
 
     def by_frequency(self, lemma: str, pos: str) -> list[tuple[str, int]]:
         """Returns the keys and numbers of a word's senses, most frequent first; equals are in corpus order."""
@@ -101,7 +96,8 @@ def _add(totals: Float[np.ndarray, "S N D"], embedder: Embedder, chunk: list[Lab
     vectors: list[np.ndarray] = []
     numbers: list[int] = []
     for instance, keys, vector in instance_vectors(embedder, chunk):
-        numbers += senses.numbers_of(instance, keys)
+        known = senses.numbers[instance.lemma, instance.pos]
+        numbers += [known[key] for key in keys]
         vectors += [vector] * len(keys)
     if not numbers:  # a chunk may have no instance, since carried state skips no sentence
         return

@@ -71,9 +71,7 @@ def keys_of(path: Path) -> Path:
     for name in names:
         if path.with_name(name).is_file():
             return path.with_name(name)
-    raise InputError(
-        f"{path.with_name(names[0])}: no such file, and no {', '.join(names[1:])}; put the gold keys there"
-    )
+    raise InputError(f"{path.with_name(names[0])}: no such file, nor {', '.join(names[1:])}; put the gold keys there")
 
 
 def read_labelled(path: Path, limit: int | None = None) -> Iterator[LabelledSentence]:
@@ -90,13 +88,9 @@ def read_labelled(path: Path, limit: int | None = None) -> Iterator[LabelledSent
             return
         for instance in sentence.instances:
             if instance.id in seen:
-                raise InputError(
-                    f"{path}: line {instance.line}: duplicate instance id {instance.id!r}; make the ids unique"
-                )
+                raise InputError(f"{path}: line {instance.line}: duplicate id {instance.id!r}; make the ids unique")
             if instance.id not in waiting:
-                raise InputError(
-                    f"{path}: line {instance.line}: instance {instance.id!r} has no line in {file}; add its keys there"
-                )
+                raise InputError(f"{path}: line {instance.line}: {instance.id!r} has no line in {file}; add its keys")
             seen.add(instance.id)
         yield LabelledSentence(sentence, tuple(waiting.pop(instance.id)[1] for instance in sentence.instances))
     for name, (line, _) in waiting.items():
@@ -150,9 +144,7 @@ def read_sentences(path: Path) -> Iterator[Sentence]:
         parser.Parse("", True)
     except expat.ExpatError as error:
         reason = expat.ErrorString(error.code)
-        raise InputError(
-            f"{path}: line {error.lineno} is not valid XML ({reason}); fix it, or fetch the file again"
-        ) from error
+        raise InputError(f"{path}: line {error.lineno} is not valid XML ({reason}); fix or fetch it again") from error
     yield from reader.take()
 
 
@@ -211,18 +203,15 @@ class _Reader:
         elif self.word is not None:
             (_, attributes), self.word = self.word, None
             text, self.written = "".join(self.written).strip(), []
-            self._word(name, attributes, text)
-
-    def _word(self, name: str, attributes: dict[str, str], text: str) -> None:
-        assert self.tokens is not None
-        if not text:
-            self._refuse(f"has an empty <{name}>", "write the word, or remove it")
-        begin = len(self.tokens)
-        parts = [part for part in BETWEEN_TOKENS.split(text) if part] or [text]  # a word may be all underscores
-        self.tokens += map(unescaped, parts)
-        if name == "instance":
-            id, lemma, pos = (attributes[key] for key in ("id", "lemma", "pos"))
-            self.instances.append(Instance(id, lemma, pos, begin, len(self.tokens), self.parser.CurrentLineNumber))
+            assert self.tokens is not None
+            if not text:
+                self._refuse(f"has an empty <{name}>", "write the word, or remove it")
+            begin = len(self.tokens)
+            parts = [part for part in BETWEEN_TOKENS.split(text) if part] or [text]  # a word may be all underscores
+            self.tokens += map(unescaped, parts)
+            if name == "instance":
+                id, lemma, pos = (attributes[key] for key in ("id", "lemma", "pos"))
+                self.instances.append(Instance(id, lemma, pos, begin, len(self.tokens), self.parser.CurrentLineNumber))
 
     def _refuse(self, what: str, remedy: str) -> None:
         raise InputError(f"{self.path}: line {self.parser.CurrentLineNumber} {what}; {remedy}")
