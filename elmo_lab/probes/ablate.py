@@ -1,14 +1,7 @@
 """Ablations, which measure what parts of ELMo a task needs. They are a resumable queue of task runs.
 
-Each analysis compares some arms, and has a table:
-
-- `places`: ELMo at the input, the output or both (Table 3)
-- `layers`: no ELMo; its top layer; all layers with a strong and with a weak pull towards equal weights (Table 2)
-- `gamma`: the scale of eq. (1), learned or fixed at 1, with all layers and with the top one alone, where the
-  paper found that it matters most (supplement A.2)
-- `types`: static vectors; ELMo's context-free layer instead; all of ELMo instead; both (Table 7)
-
-Arms with the same settings are trained once, and shown in each analysis that has them.
+Each analysis compares some arms, and has a table: `places` (Table 3 of the paper), `layers` (Table 2), `gamma`
+(supplement A.2) and `types` (Table 7). Arms with the same settings are trained once, and shown in each analysis.
 """
 
 from collections.abc import Callable, Iterator, Mapping

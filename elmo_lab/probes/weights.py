@@ -2,8 +2,7 @@
 
 - The probe reads the results of `elmo task train` and `elmo task compare`: `seed-N/result.json`, at any depth.
 - A row has a layer's share of a mix (softmax over the layers), and the mix's gamma.
-- These runs have no rows: those without ELMo, those with a single layer (`inputs.layers=top`), which mixes nothing, and
-  those with the mean of all layers (`inputs.layers=average`), which is not learned.
+- Runs without ELMo have no rows, and neither have mixes that are not learned: a single layer, the mean of all.
 - For an arm that was tuned, the rows are of the trial that is best on dev.
 """
 

@@ -1,13 +1,4 @@
-"""A resumable queue of runs over tasks, arms and seeds, and the table of their scores.
-
-    [[rows]]
-    name = "ner-wnut17"            # the folder of its runs
-    title = "NER, WNUT-17"         # in the table
-    recipe = "ner-wnut17"
-    seeds = [1, 2, 3, 4, 5]
-    arms = { none = [], input = ["inputs.elmo=input"] }   # settings by name; the first arm is the baseline
-    tuning = [[], ["training.lr=5e-4"]]                   # each arm tries all of them; the best on dev is used
-    ensemble = true                                       # also score the networks of all seeds together
+"""A resumable queue of runs over tasks, arms and seeds (docs/tasks.md shows its file), and the table of their scores.
 
 The first seed of everything is trained first, then the second, so that a table exists early. Several processes may
 work on one folder at once: each takes work that no other is doing. Several queues may share a folder, too.

@@ -3,9 +3,6 @@
 Files are UTF-8, plain, `.gz`, `.xz` or `.bz2`. Every record has its line number. Text that breaks its format but can
 still be read is counted in one warning for each file (`IrregularInput`). Text that cannot be read raises an
 `InputError` of one line that names the file, the line and the remedy.
-
-The readers are `readers_columns.py` (tokens and tags), `readers_conll2012.py` (the columns of CoNLL-2012),
-`readers_pairs.py` (SNLI), `readers_roles.py`, `readers_trees.py` (sentiment), `readers_squad.py`, `readers_coref.py`.
 """
 
 import bz2
