@@ -8,7 +8,7 @@ sentence of a pair). T counts no boundaries and is at least 1.
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import cast
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,8 +18,6 @@ from torch.nn import functional
 from elmo import ops
 from elmo.model.affine import Affine
 from elmo.model.bilm import reading_backwards, reorder, tokens_mask
-
-Read = Callable[..., tuple[Tensor, Tensor]]
 
 
 class BiRnn(nn.Module):
@@ -53,9 +51,8 @@ class BiRnn(nn.Module):
     def forward(self, vectors: Float[Tensor, "B T I"], lengths: Int[Tensor, " B"]) -> Float[Tensor, "B T O"]:
         """Returns the states of both directions, zero at padding."""
         order = reading_backwards(lengths, vectors.shape[1])
-        drops = self.training and self.recurrent_dropout > 0
-        read = cast(Read, partial(_read_dropping, rate=self.recurrent_dropout) if drops else _read)
-        ahead, back = read(self.forwards[0], self.backwards[0], self.dropout(vectors), order)
+        rate = self.recurrent_dropout if self.training else 0.0
+        ahead, back = _read(self.forwards[0], self.backwards[0], self.dropout(vectors), order, rate)
         states = torch.cat([ahead, reorder(back, order)], dim=2)
         return states * tokens_mask(lengths, vectors.shape[1])[:, :, None]
 
@@ -67,9 +64,13 @@ BiGru = partial(BiRnn, nn.GRU)
 
 
 def _read(
-    forwards: nn.Module, backwards: nn.Module, vectors: Float[Tensor, "B T I"], order: Int[Tensor, "B T"]
+    forwards: Any, backwards: Any, vectors: Float[Tensor, "B T I"], order: Int[Tensor, "B T"], rate: float
 ) -> tuple[Float[Tensor, "B T H"], Float[Tensor, "B T H"]]:
-    """The hidden states of both directions, each in its own reading order."""
+    """The hidden states of both directions, each in its own reading order; `rate` is that of recurrent dropout."""
+    if rate:  # a mask per sentence and direction
+        ones = vectors.new_ones(len(vectors), forwards.hidden_size)
+        ahead, back = functional.dropout(ones, rate), functional.dropout(ones, rate)
+        return lstm_keeping(forwards, vectors, ahead), lstm_keeping(backwards, reorder(vectors, order), back)
     if isinstance(forwards, nn.LSTM) or not vectors.numel():
         return forwards(vectors)[0], backwards(reorder(vectors, order))[0]
     both = [dict(network.named_parameters()) for network in (forwards, backwards)]
@@ -87,14 +88,6 @@ def _read(
     states = ops.bi_gru(gates, from_state, state_bias[:, 2 * size :])
     ahead, back = states.permute(1, 2, 0, 3)
     return ahead, back
-
-
-def _read_dropping(
-    forwards: nn.LSTM, backwards: nn.LSTM, vectors: Float[Tensor, "B T I"], order: Int[Tensor, "B T"], rate: float
-) -> tuple[Float[Tensor, "B T H"], Float[Tensor, "B T H"]]:
-    """The hidden states of both directions, for LSTMs whose states have a dropout mask per sentence and direction."""
-    keep = [functional.dropout(vectors.new_ones(len(vectors), one.hidden_size), rate) for one in (forwards, backwards)]
-    return lstm_keeping(forwards, vectors, keep[0]), lstm_keeping(backwards, reorder(vectors, order), keep[1])
 
 
 def lstm_keeping(
