@@ -42,7 +42,7 @@ def preferred_type(header: str) -> str:
 
 
 def _weights(header: str) -> dict[str, float]:
-    """Returns what an Accept header names, in lower case and in order, and the q of each; 1 if it has no valid one."""
+    """Returns what an Accept header names, in lower case and order, and the q of each; 1 if it has no valid one."""
     weights: dict[str, float] = {}
     for part in filter(str.strip, header.split(",")):
         found = WEIGHT.search(part)
@@ -71,16 +71,11 @@ def _written(array: np.ndarray) -> bytes:
 def compressed_response(response: Response, header: str) -> Response:
     """Returns the response, compressed if its size and the header Accept-Encoding allow it, and it is not yet."""
     is_plain = "content-encoding" not in response.headers
-    if is_plain and SMALLEST <= len(response.body) <= LARGEST and takes_gzip(header):
+    if is_plain and SMALLEST <= len(response.body) <= LARGEST and _weights(header).get("gzip", 0) > 0:
         response.body = gzip.compress(response.body, 1, mtime=0)
         response.headers.update({"content-length": str(len(response.body)), "content-encoding": "gzip"})
         response.headers.add_vary_header("accept-encoding")
     return response
-
-
-def takes_gzip(header: str) -> bool:
-    """Returns whether an Accept-Encoding header accepts gzip."""
-    return _weights(header).get("gzip", 0) > 0
 
 
 def vectors_response(splits: Sequence[SplitText], vectors: Sequence[np.ndarray], kind: str, dtype: str) -> Response:
@@ -96,12 +91,13 @@ def vectors_response(splits: Sequence[SplitText], vectors: Sequence[np.ndarray],
             for split, array in zip(splits, arrays, strict=True)
         ]
         return json_response({"sentences": rows})
+    file = io.BytesIO()
     if kind == NPY:
         if len({array.shape for array in arrays}) != 1:
             raise InputError(f"sentences of different lengths do not fit in one array; accept {NPZ}, or set pool")
-        return Response(_npy(np.stack(arrays)), media_type=NPY)
+        np.save(file, np.stack(arrays), allow_pickle=False)
+        return Response(file.getvalue(), media_type=NPY)
     if kind == NPZ:
-        file = io.BytesIO()
         np.savez(file, **{str(number): array for number, array in enumerate(arrays)})  # type: ignore[arg-type]
         return Response(file.getvalue(), media_type=NPZ)
     if kind == SAFETENSORS:
@@ -110,12 +106,6 @@ def vectors_response(splits: Sequence[SplitText], vectors: Sequence[np.ndarray],
         written = {name: orjson.dumps(value).decode() for name, value in beside.items()}
         return Response(safetensors.numpy.save(named, written), media_type=SAFETENSORS)
     return Response(_arrow(splits, arrays), media_type=ARROW)
-
-
-def _npy(array: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array, allow_pickle=False)
-    return file.getvalue()
 
 
 def _arrow(splits: Sequence[SplitText], arrays: Sequence[np.ndarray]) -> bytes:

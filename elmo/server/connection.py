@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-from functools import partial
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -59,8 +58,3 @@ class Connection(H11Protocol):
 def _stopped(timer: asyncio.TimerHandle | None) -> None:
     if timer is not None:
         timer.cancel()
-
-
-def connection_class(seconds: float) -> Any:
-    """Returns the protocol class of which uvicorn creates an object for each connection."""
-    return partial(Connection, seconds=seconds)

@@ -1,7 +1,6 @@
 """The routes that give vectors: /vectors, and those of text-embeddings-inference for existing clients."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from starlette.requests import Request
@@ -32,20 +31,6 @@ def routes(service: Service) -> list[Route]:
             service.check_json(splits, kind)
         found = await service.vectors(splits, kind)
         return await service.written(request, vectors_response, splits, found, media, body.dtype)
-
-    async def info(request: Request) -> Response:
-        """The model and the limits, with the names of text-embeddings-inference and more."""
-        return json_response(_info(service))
-
-    return [
-        Route("POST", "/vectors", vectors, bodies.Vectors, TYPES),
-        *_inference_routes(service),
-        Route("GET", "/info", info),
-    ]
-
-
-def _inference_routes(service: Service) -> list[Route]:
-    """Returns the routes of text-embeddings-inference that take inputs."""
 
     async def embed(request: Request, body: bodies.Embed) -> Response:
         """One vector per input, as in text-embeddings-inference."""
@@ -80,31 +65,34 @@ def _inference_routes(service: Service) -> list[Route]:
             rows = [[token for token in row if not token["special"]] for row in rows]
         return await service.written(request, json_response, rows)
 
+    async def info(request: Request) -> Response:
+        """The model and the limits, with the names of text-embeddings-inference and more."""
+        config, embedder = service.config, service.embedder
+        about = {
+            "model_id": service.name,
+            "model_sha": service.card["sha256"],
+            "model_dtype": embedder.precision,
+            "model_type": {"embedding": {"pooling": config.pool}},
+            "max_concurrent_requests": config.most_requests,
+            "max_input_length": config.most_tokens,
+            "max_batch_tokens": embedder.batch_tokens,
+            "max_client_batch_size": config.most_sentences,
+            "auto_truncate": False,
+            "tokenization_workers": 1,
+            "version": __version__,
+            "elmo": service.facts,
+        }
+        return json_response(about)
+
     return [
+        Route("POST", "/vectors", vectors, bodies.Vectors, TYPES),
         Route("POST", "/embed", embed, bodies.Embed),
         Route("POST", "/embed_all", embed_all, bodies.EmbedAll),
         Route("POST", "/similarity", similarity, bodies.Similarity),
         Route("POST", "/tokenize", tokenize, bodies.Tokenize),
         Route("POST", "/", root, bodies.Root),
+        Route("GET", "/info", info),
     ]
-
-
-def _info(service: Service) -> dict[str, Any]:
-    config, embedder = service.config, service.embedder
-    return {
-        "model_id": service.name,
-        "model_sha": service.card["sha256"],
-        "model_dtype": embedder.precision,
-        "model_type": {"embedding": {"pooling": config.pool}},
-        "max_concurrent_requests": config.most_requests,
-        "max_input_length": config.most_tokens,
-        "max_batch_tokens": embedder.batch_tokens,
-        "max_client_batch_size": config.most_sentences,
-        "auto_truncate": False,
-        "tokenization_workers": 1,
-        "version": __version__,
-        "elmo": service.facts,
-    }
 
 
 def input_texts(given: str | Sequence[str | list[int]]) -> list[str]:

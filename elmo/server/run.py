@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 
 from elmo.errors import InputError, pip_line
@@ -18,7 +19,7 @@ try:
     import uvicorn
 
     from elmo.server.app import create_app
-    from elmo.server.connection import connection_class
+    from elmo.server.connection import Connection
     from elmo.server.guard import Traffic
     from elmo.server.service import ServeConfig, Service
 except ImportError as error:  # pragma: no cover
@@ -97,7 +98,7 @@ def serve(
         app = create_app(service, key, traffic)
         options = uvicorn.Config(
             app,
-            http=connection_class(config.sending),
+            http=partial(Connection, seconds=config.sending),  # type: ignore[arg-type]
             log_config=None,
             access_log=False,
             server_header=False,

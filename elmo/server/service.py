@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from elmo.embedding.budget import MEMORY, tokens_within
-from elmo.embedding.embedder import Embedder, StatePolicy
+from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import Layers, check_one_vector, keeps_layers, layer_selector, vector_size
 from elmo.embedding.pooling import Pool, unit_vectors, vector_shaper
 from elmo.embedding.texts import LINE_END, SplitText
@@ -101,8 +101,13 @@ class Service:
         self.examples = examples.page_examples(model.card)
         self.told = {name: value for name, value in model.card.items() if name != examples.KEY}
         """The card that the model's file has, without the page's examples."""
-        self.embedder = self._embedder(model)
-        self.embedders = {"reset": self.embedder, "echo": self._sharing("echo")}
+        options: dict[str, Any] = {"text": model.text, "vocabulary": model.inputs, "device": config.device}
+        if config.device == "cpu":
+            options["batch_tokens"] = min(BATCH_TOKENS, tokens_within(MEMORY, model.config))
+        options["between"] = self._between
+        self.embedder = Embedder(model.bilm(), **options, precision=config.precision, release=True)
+        twice = Embedder(self.embedder.bilm, **options, precision=self.embedder.precision, state="echo")
+        self.embedders = {"reset": self.embedder, "echo": twice}
         has_softmax = model.lm_head and model.vocabulary
         self.scorer = Scorer(model, self.embedder.bilm, self._between) if has_softmax else None
         self.vocabulary = model.vocabulary
@@ -134,27 +139,6 @@ class Service:
     def _begin_threads(self) -> None:
         self._tokenizing = ThreadPoolExecutor(1, "elmo-tokenizer")  # the tokenizer must stay in one thread
         self._writing = ThreadPoolExecutor(1, "elmo-answers")
-
-    def _embedder(self, model: Model) -> Embedder:
-        """Makes the embedder; its batches are so small on a CPU that other requests do not wait for long."""
-        bilm = model.bilm()
-        given: dict[str, Any] = {"text": model.text, "vocabulary": model.inputs, "device": self.config.device}
-        if self.config.device == "cpu":
-            given["batch_tokens"] = min(BATCH_TOKENS, tokens_within(MEMORY, bilm.config))
-        return Embedder(bilm, **given, precision=self.config.precision, release=True, between=self._between)
-
-    def _sharing(self, state: StatePolicy) -> Embedder:
-        mine = self.embedder
-        return Embedder(
-            mine.bilm,
-            text=mine.text,
-            vocabulary=mine.vocabulary,
-            device=mine.device,
-            precision=mine.precision,
-            state=state,
-            batch_tokens=mine.batch_tokens,
-            between=self._between,
-        )
 
     def _between(self) -> None:
         self.batcher.between()
