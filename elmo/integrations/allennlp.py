@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from elmo.errors import InputError, check_whole
 from elmo.integrations.allennlp_bilm import ElmoLstm as ElmoLstm
-from elmo.integrations.allennlp_bilm import PathLike, StandIn, _ElmoBiLm, without_boundaries
+from elmo.integrations.allennlp_bilm import PathLike, _ElmoBiLm
 from elmo.integrations.allennlp_bilm import _ElmoCharacterEncoder as _ElmoCharacterEncoder
 from elmo.integrations.allennlp_bilm import allennlp_state_dict as allennlp_state_dict
 from elmo.integrations.allennlp_bilm import remove_sentence_boundaries as remove_sentence_boundaries
@@ -28,11 +28,11 @@ from elmo.integrations.allennlp_embedder import DEFAULT_BATCH_SIZE as DEFAULT_BA
 from elmo.integrations.allennlp_embedder import DEFAULT_OPTIONS_FILE as DEFAULT_OPTIONS_FILE
 from elmo.integrations.allennlp_embedder import DEFAULT_WEIGHT_FILE as DEFAULT_WEIGHT_FILE
 from elmo.integrations.allennlp_embedder import ElmoEmbedder as ElmoEmbedder
-from elmo.integrations.originals import StatePolicy, masks_are_bool
+from elmo.integrations.originals import StandIn, StatePolicy, masks_are_bool
 from elmo.text.batching import batch_to_ids as batch_to_ids
 
 
-class ScalarMix(StandIn):
+class ScalarMix(StandIn, nn.Module):
     """A learned mix of `mixture_size` tensors, with AllenNLP's parameters: one per weight, and `gamma`."""
 
     def __init__(
@@ -70,7 +70,7 @@ class ScalarMix(StandIn):
         return self.gamma * torch.einsum("n,n...->...", weights, layers)
 
 
-class Elmo(StandIn):
+class Elmo(StandIn, nn.Module):
     """A biLM and `num_output_representations` learned mixes of its layers.
 
     `options_file` and `weight_file` are those of a published model. `requires_grad` also trains the biLM; the mixes are
@@ -148,7 +148,7 @@ class Elmo(StandIn):
         layers, mask = torch.stack(list(output["activations"])), output["mask"] > 0
         mixed = [getattr(self, name)(layers, mask) * mask[:, :, None] for name in self._mixes]
         if not self._keep_sentence_boundaries:
-            mixed = [without_boundaries(vectors, mask) for vectors in mixed]
+            mixed = [remove_sentence_boundaries(vectors, mask)[0] for vectors in mixed]
             mask = mask[:, 2:]  # a mask is ones, then zeros, so this removes the two boundaries
         mixed = [self._dropout(vectors) for vectors in mixed]
         mask = mask if self._has_bool_masks else mask.long()
@@ -158,7 +158,7 @@ class Elmo(StandIn):
         }
 
 
-class ElmoTokenEmbedder(StandIn):
+class ElmoTokenEmbedder(StandIn, nn.Module):
     """One mix of a biLM's layers, which a linear layer may map to `projection_dim` numbers."""
 
     def __init__(

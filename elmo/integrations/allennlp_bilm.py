@@ -12,13 +12,7 @@ from elmo import formats
 from elmo.errors import InputError
 from elmo.formats import allennlp_state
 from elmo.formats.stored import Model, check_shapes
-from elmo.integrations.originals import (
-    StandInClass,
-    StatePolicy,
-    chosen_state,
-    masks_are_bool,
-    missing_name,
-)
+from elmo.integrations.originals import StandIn, StatePolicy, chosen_state, masks_are_bool
 from elmo.model.bilm import BiLM, uncompiled
 from elmo.model.config import LstmConfig
 from elmo.text.characters import END_WORD, PADDING, encode_words
@@ -28,17 +22,7 @@ from elmo.types import Batch, LstmState
 PathLike = str | Path
 
 
-class StandIn(nn.Module, metaclass=StandInClass):
-    """A module whose error for a missing name says that it is a stand-in, and which names it has."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError as error:
-            raise missing_name(self, name) from error
-
-
-class _ElmoCharacterEncoder(StandIn):
+class _ElmoCharacterEncoder(StandIn, nn.Module):
     """The token layer alone, which adds boundaries. Programs import it by this name, which is AllenNLP's."""
 
     def __init__(
@@ -48,23 +32,14 @@ class _ElmoCharacterEncoder(StandIn):
         requires_grad: bool = False,
         *,
         allennlp: str | None = None,
+        bilm: BiLM | None = None,
     ) -> None:
         super().__init__()
-        self._take(_load(options_file, weight_file).bilm().requires_grad_(requires_grad), masks_are_bool(allennlp))
-
-    @classmethod
-    def _of(cls, bilm: BiLM, has_bool_masks: bool) -> "_ElmoCharacterEncoder":
-        """Returns the encoder of a biLM, with which it shares the weights."""
-        made = cls.__new__(cls)
-        nn.Module.__init__(made)
-        made._take(bilm, has_bool_masks)
-        return made
-
-    def _take(self, bilm: BiLM, has_bool_masks: bool) -> None:
-        self.token_encoder: Any = bilm.token_encoder
+        bilm = bilm or _load(options_file, weight_file).bilm().requires_grad_(requires_grad)
+        self.token_encoder: Any = bilm.token_encoder  # of a given biLM, it shares the weights
         self.output_dim = bilm.config.lstm.projection_dim
         self._characters = bilm.config.ids_per_token
-        self._has_bool_masks = has_bool_masks
+        self._has_bool_masks = masks_are_bool(allennlp)
 
     def get_output_dim(self) -> int:
         """Returns the size of a token's vector (P), half the size of a layer's."""
@@ -81,7 +56,7 @@ class _ElmoCharacterEncoder(StandIn):
         return {"mask": mask if self._has_bool_masks else mask.long(), "token_embedding": vectors}
 
 
-class _ElmoBiLm(StandIn):
+class _ElmoBiLm(StandIn, nn.Module):
     """The biLM alone, which adds boundaries and gives all layers. Programs import it by this name of AllenNLP's."""
 
     def __init__(
@@ -111,7 +86,7 @@ class _ElmoBiLm(StandIn):
 
     @property
     def _token_embedder(self) -> _ElmoCharacterEncoder:
-        return _ElmoCharacterEncoder._of(self.bilm, self._has_bool_masks)
+        return _ElmoCharacterEncoder(None, None, allennlp="1" if self._has_bool_masks else "0", bilm=self.bilm)
 
     def get_output_dim(self) -> int:
         """Returns the size of a vector (D)."""
@@ -156,7 +131,7 @@ class _ElmoBiLm(StandIn):
         return self.bilm.encode_words(char_ids.to(self.bilm.token_encoder.embedding.device))
 
 
-class ElmoLstm(StandIn):
+class ElmoLstm(StandIn, nn.Module):
     """Carries the LSTM state between calls; AllenNLP kept it at the same place, `elmo._elmo_lstm._elmo_lstm`.
 
     It has the LSTMs' sizes under AllenNLP's names, where `hidden_size` is that of the projection, but no weights; it is
@@ -276,8 +251,3 @@ def _with_boundaries(tokens: Tensor, lengths: Int[Tensor, " B"], begin: Tensor, 
     longer[:, 0] = begin
     longer[torch.arange(rows, device=tokens.device), lengths + 1] = end
     return longer
-
-
-def without_boundaries(vectors: Float[Tensor, "B T D"], mask: Tensor) -> Float[Tensor, "B t D"]:
-    """Removes the two boundaries of each row: (B, T + 2, D) -> (B, T, D). The vectors after a row's tokens are zero."""
-    return vectors[:, 1:-1] * mask[:, 2:, None]

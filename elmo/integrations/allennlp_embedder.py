@@ -1,4 +1,7 @@
-"""The `ElmoEmbedder` of AllenNLP 0.9: it turns sentences into arrays of all layers, or into AllenNLP's HDF5 file."""
+"""The `ElmoEmbedder` of AllenNLP 0.9: it turns sentences into arrays of all layers, or into AllenNLP's HDF5 file.
+
+`dump_bilm_embeddings` is the function of bilm-tf, the original program, that writes such a file.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -15,8 +18,8 @@ from elmo.embedding.embedder import Embedder
 from elmo.embedding.layers import layer_selector
 from elmo.errors import InputError, check_whole
 from elmo.formats.hdf5 import Hdf5Output
-from elmo.integrations.allennlp_bilm import PathLike, _ElmoBiLm, without_boundaries
-from elmo.integrations.originals import StandInClass, StatePolicy, missing_name
+from elmo.integrations.allennlp_bilm import PathLike, _ElmoBiLm, remove_sentence_boundaries
+from elmo.integrations.originals import StandIn, StatePolicy
 from elmo.machine import usable_device
 from elmo.text.batching import batch_to_ids
 from elmo.text.given import SENTENCES, check_outer, token_lists
@@ -27,7 +30,7 @@ DEFAULT_WEIGHT_FILE = f"{ADDRESS}/elmo_2x4096_512_2048cnn_2xhighway_weights.hdf5
 DEFAULT_BATCH_SIZE = 64
 
 
-class ElmoEmbedder(metaclass=StandInClass):
+class ElmoEmbedder(StandIn):
     """Turns tokenised sentences into arrays (N, T, D) of all layers, without gradients and boundaries.
 
     `cuda_device` is a GPU's number, or -1 for the CPU; `state` and `allennlp` are those of `Elmo`.
@@ -58,9 +61,8 @@ class ElmoEmbedder(metaclass=StandInClass):
         is_trained = any(weight.requires_grad for weight in self.elmo_bilm.parameters())
         with torch.set_grad_enabled(is_trained and torch.is_grad_enabled()):
             output = self.elmo_bilm(batch_to_ids(batch).to(self._device))
-        mask = output["mask"]
-        layers = [without_boundaries(layer, mask > 0) for layer in output["activations"]]
-        return torch.stack(layers, dim=1), mask[:, 2:]
+        parts = [remove_sentence_boundaries(layer, output["mask"]) for layer in output["activations"]]
+        return torch.stack([vectors for vectors, _ in parts], dim=1), parts[0][1]
 
     def embed_sentence(self, sentence: Iterable[str]) -> np.ndarray:
         """Returns all layers of one sentence: (N, T, D), float32. Raises InputError for a string."""
@@ -141,8 +143,26 @@ class ElmoEmbedder(metaclass=StandInClass):
     def _device(self) -> torch.device:
         return torch.device("cpu" if self.cuda_device < 0 else f"cuda:{self.cuda_device}")
 
-    def __getattr__(self, name: str) -> Any:
-        raise missing_name(self, name)
-
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_embedder": None}  # the copy packs the weights for its own processor
+
+
+def dump_bilm_embeddings(
+    vocab_file: PathLike,
+    dataset_file: PathLike,
+    options_file: PathLike,
+    weight_file: PathLike,
+    outfile: PathLike,
+    *,
+    state: StatePolicy | None = None,
+) -> None:
+    """Writes all layers (N, T, D) of every line of a file to HDF5, as the datasets 0, 1, ...; spaces separate tokens.
+
+    `vocab_file` has no effect: every word is encoded once anyway. With `state="carry"` each line is read in a batch of
+    its own, from the state after the line before, as the original did.
+    """
+    del vocab_file
+    embedder = ElmoEmbedder(options_file, weight_file, state=state)
+    batch_size = 1 if embedder.elmo_bilm._elmo_lstm.stateful else DEFAULT_BATCH_SIZE
+    with Path(dataset_file).open(encoding="utf-8") as lines:
+        embedder.embed_file(lines, outfile, batch_size=batch_size, forget_sentences=True)

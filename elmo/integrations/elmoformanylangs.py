@@ -14,13 +14,13 @@ import numpy as np
 from elmo.embedding.embedder import Embedder as OurEmbedder
 from elmo.embedding.layers import Layers
 from elmo.errors import InputError, is_whole
-from elmo.integrations.originals import StandInClass, StatePolicy, chosen_state, missing_name
+from elmo.integrations.originals import StandIn, StatePolicy, chosen_state
 from elmo.model.bilm import BiLM
 from elmo.text.given import token_lists
 from elmo.text.lexicon import Lexicon
 
 
-class Embedder(metaclass=StandInClass):
+class Embedder(StandIn):
     """Embeds sentences with one model, on a GPU if there is one.
 
     `model_dir` is a folder of ELMoForManyLangs, or any other model that `elmo.load` opens. `batch_size` only has an
@@ -87,9 +87,6 @@ class Embedder(metaclass=StandInClass):
                 f"output_layer is {output_layer!r}; -1 (the average), -2 (all) or a number from 0 to {last} is expected"
             )
         return named.get(output_layer, output_layer)
-
-    def __getattr__(self, name: str) -> Any:
-        raise missing_name(self, name)
 
 
 def _ids(vocabulary: object, table: str) -> dict[str, int] | None:

@@ -53,17 +53,23 @@ class StandInClass(ABCMeta):
         raise AttributeError(missing_name_line(cls.__name__, name, (own for own in vars(cls) if own[0] != "_")))
 
 
+class StandIn(metaclass=StandInClass):
+    """An object or a module of torch whose error for a missing name says that it is a stand-in, and what it has."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)  # type: ignore[misc]  (of a module, which keeps its parts there)
+        except AttributeError as error:
+            if name.startswith("__"):
+                raise AttributeError(name) from error
+            of_class = [key for key, value in vars(type(self)).items() if key[0] != "_" or isinstance(value, property)]
+            own = [key for key in vars(self) if key[0] != "_" and key not in ("training", "call_super_init")]
+            parts = [part for kind in ("_modules", "_parameters") for part in vars(self).get(kind, ())]
+            line = missing_name_line(type(self).__name__, name, [*of_class, *own, *parts])
+            raise AttributeError(line) from error
+
+
 def missing_name_line(stand_in: str, name: str, has: Iterable[str]) -> str:
     """Returns the error line for a name that a stand-in does not have."""
     names = ", ".join(sorted(has))
     return f"{stand_in} is elmo-torch's stand-in and has no {name!r}; it has {names} (see {PAGE})"
-
-
-def missing_name(stand_in: object, name: str) -> AttributeError:
-    """Returns the error for a name that a stand-in's object lacks; it has public names, modules and properties."""
-    if name.startswith("__"):
-        return AttributeError(name)
-    of_class = [key for key, value in vars(type(stand_in)).items() if key[0] != "_" or isinstance(value, property)]
-    own = [key for key in vars(stand_in) if key[0] != "_" and key not in ("training", "call_super_init")]
-    parts = [part for kind in ("_modules", "_parameters") for part in vars(stand_in).get(kind, ())]
-    return AttributeError(missing_name_line(type(stand_in).__name__, name, [*of_class, *own, *parts]))

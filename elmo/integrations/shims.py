@@ -2,8 +2,7 @@
 
 import runpy
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,73 +44,65 @@ def run_program(
     Raises InputError if there is no such program.
     """
     install_shims(state=state, allennlp=allennlp)
-    name, *arguments = program
-    with _arguments([name, *arguments]):
-        package = name.partition(".")[0]
-        if is_module and isinstance(sys.modules.get(package), _StandIn):
-            raise InputError(f"{name}: the stand-in for {package} has no commands; {PAGE} names the command of elmo")
+    name = program[0]
+    package = name.partition(".")[0]
+    before, path = sys.argv, list(sys.path)
+    sys.argv = list(program)
+    try:
         if is_module:
+            if isinstance(sys.modules.get(package), _StandIn):
+                raise InputError(f"{name}: the stand-in for {package} has no commands; {PAGE} names elmo's command")
             if not _is_there(name):
                 raise InputError(f"{name}: no such module; a program that is a file needs no -m")
             runpy.run_module(name, run_name="__main__", alter_sys=True)
-            return
-        if not Path(name).is_file() and not Path(name, "__main__.py").is_file():
-            raise InputError(f"{name}: no such program; give the path of a Python file, or -m and a module")
-        sys.path.insert(0, str(Path(name).absolute().parent))
-        runpy.run_path(name, run_name="__main__")
-
-
-@contextmanager
-def _arguments(arguments: list[str]) -> Iterator[None]:
-    before, path = sys.argv, list(sys.path)
-    sys.argv = arguments
-    try:
-        yield
+        else:
+            if not Path(name).is_file() and not Path(name, "__main__.py").is_file():
+                raise InputError(f"{name}: no such program; give the path of a Python file, or -m and a module")
+            sys.path.insert(0, str(Path(name).absolute().parent))
+            runpy.run_path(name, run_name="__main__")
     finally:
         sys.argv, sys.path[:] = before, path
 
 
+INNER = "_ElmoBiLm _ElmoCharacterEncoder batch_to_ids remove_sentence_boundaries"
+STAND_INS = {
+    "allennlp.commands.elmo": f"ElmoEmbedder DEFAULT_OPTIONS_FILE DEFAULT_WEIGHT_FILE DEFAULT_BATCH_SIZE {INNER}",
+    "allennlp.common": "ConfigurationError",
+    "allennlp.common.checks": "ConfigurationError",
+    "allennlp.common.file_utils": "cached_path",
+    "allennlp.data": "Token Vocabulary",
+    "allennlp.data.token_indexers": "ELMoTokenCharactersIndexer",
+    "allennlp.data.token_indexers.elmo_indexer": "ELMoTokenCharactersIndexer ELMoCharacterMapper",
+    "allennlp.data.tokenizers": "Token",
+    "allennlp.data.tokenizers.token": "Token",
+    "allennlp.data.tokenizers.token_class": "Token",
+    "allennlp.data.vocabulary": "Vocabulary DEFAULT_PADDING_TOKEN DEFAULT_OOV_TOKEN",
+    "allennlp.modules": "Elmo ScalarMix",
+    "allennlp.modules.elmo": f"Elmo {INNER} ScalarMix ELMoCharacterMapper ElmoLstm ConfigurationError",
+    "allennlp.modules.elmo_lstm": "ElmoLstm",
+    "allennlp.modules.scalar_mix": "ScalarMix",
+    "allennlp.modules.token_embedders": "ElmoTokenEmbedder",
+    "allennlp.modules.token_embedders.elmo_token_embedder": "ElmoTokenEmbedder",
+    "allennlp.nn.util": "remove_sentence_boundaries",
+    "bilm": "dump_bilm_embeddings",
+    "elmoformanylangs": "Embedder",
+    "elmoformanylangs.elmo": "Embedder",
+    "simple_elmo": "ElmoModel divide_chunks",
+    "simple_elmo.elmo": "ElmoModel divide_chunks",
+    "simple_elmo.elmo_helpers": "ElmoModel divide_chunks",
+}
+"""The names in each module."""
+
+
 def _stand_ins() -> dict[str, dict[str, Any]]:
     """Returns the content of each module by the module's name."""
-    from elmo.integrations import allennlp, allennlp_data, allennlp_embedder, bilm_tf, elmoformanylangs, simple_elmo
+    from elmo.integrations import allennlp, allennlp_data, allennlp_embedder, elmoformanylangs, simple_elmo
 
-    def of(module: ModuleType, *names: str) -> dict[str, Any]:
-        return {name: getattr(module, name) for name in names}
-
-    defaults = of(allennlp_embedder, "DEFAULT_OPTIONS_FILE", "DEFAULT_WEIGHT_FILE", "DEFAULT_BATCH_SIZE")
-    boundaries = of(allennlp, "remove_sentence_boundaries")
-    mix, lstm = of(allennlp, "ScalarMix"), of(allennlp, "ElmoLstm")
-    inner = of(allennlp, "_ElmoBiLm", "_ElmoCharacterEncoder", "batch_to_ids")
-    embedder, mapper = of(allennlp, "ElmoTokenEmbedder"), of(allennlp_data, "ELMoCharacterMapper")
-    indexer, token = of(allennlp_data, "ELMoTokenCharactersIndexer"), of(allennlp_data, "Token")
-    vocabulary, error = of(allennlp_data, "Vocabulary"), of(allennlp_data, "ConfigurationError")
-    marks = of(allennlp_data, "DEFAULT_PADDING_TOKEN", "DEFAULT_OOV_TOKEN")
-    many, simple = of(elmoformanylangs, "Embedder"), of(simple_elmo, "ElmoModel", "divide_chunks")
+    homes = {"allennlp": vars(allennlp_data) | vars(allennlp), "bilm": vars(allennlp_embedder)}
+    homes |= {"elmoformanylangs": vars(elmoformanylangs), "simple_elmo": vars(simple_elmo)}
     return {
-        "allennlp.commands.elmo": of(allennlp_embedder, "ElmoEmbedder") | defaults | inner | boundaries,
-        "allennlp.common": error,
-        "allennlp.common.checks": error,
-        "allennlp.common.file_utils": of(allennlp_data, "cached_path"),
-        "allennlp.data": token | vocabulary,
-        "allennlp.data.token_indexers": indexer,
-        "allennlp.data.token_indexers.elmo_indexer": indexer | mapper,
-        "allennlp.data.tokenizers": token,
-        "allennlp.data.tokenizers.token": token,
-        "allennlp.data.tokenizers.token_class": token,
-        "allennlp.data.vocabulary": vocabulary | marks,
-        "allennlp.modules": of(allennlp, "Elmo") | mix,
-        "allennlp.modules.elmo": of(allennlp, "Elmo") | inner | boundaries | mix | mapper | lstm | error,
-        "allennlp.modules.elmo_lstm": lstm,
-        "allennlp.modules.scalar_mix": mix,
-        "allennlp.modules.token_embedders": embedder,
-        "allennlp.modules.token_embedders.elmo_token_embedder": embedder,
-        "allennlp.nn.util": boundaries,
-        "bilm": of(bilm_tf, "dump_bilm_embeddings"),
-        "elmoformanylangs": many,
-        "elmoformanylangs.elmo": many,
-        "simple_elmo": simple,
-        "simple_elmo.elmo": simple,
-        "simple_elmo.elmo_helpers": simple,
+        module: {name: homes[module.partition(".")[0]][name] for name in names.split()}
+        for module, names in STAND_INS.items()
     }
 
 

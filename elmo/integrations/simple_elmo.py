@@ -13,14 +13,14 @@ import numpy as np
 from elmo import formats
 from elmo.embedding.embedder import Embedder
 from elmo.errors import InputError
-from elmo.integrations.originals import StandInClass, StatePolicy, chosen_state, missing_name
+from elmo.integrations.originals import StandIn, StatePolicy, chosen_state
 from elmo.pretraining.scoring import Scorer
 from elmo.text.given import SENTENCES, check_outer, token_lists
 
 CHOICES = ("average", "top", "all")
 
 
-class ElmoModel(metaclass=StandInClass):
+class ElmoModel(StandIn):
     """Embeds texts with the model that `load` opens.
 
     With `state="carry"` every call begins at zero, reads the first batch once to warm up, and carries the state of
@@ -160,9 +160,6 @@ class ElmoModel(metaclass=StandInClass):
         if self._embedder is None:
             raise InputError("no model is loaded; call load(path) first")
         return self._embedder
-
-    def __getattr__(self, name: str) -> Any:
-        raise missing_name(self, name)
 
 
 def divide_chunks(data: Sequence[Any], n: int) -> Iterator[Sequence[Any]]:
