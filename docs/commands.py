@@ -34,9 +34,9 @@ def page() -> str:
     parts = [HEAD, contents(verbs, groups)]
     for group in groups:
         parts.append(f"\n## {group[0].upper()}{group[1:]}\n")
-        for name, verb in verbs.items():
+        for verb in verbs.values():
             if verb.group == group:
-                parts += sections(verb, about(parser, name))
+                parts += sections(verb)
     return "".join(parts)
 
 
@@ -47,12 +47,6 @@ def verbs_of(parser: argparse.ArgumentParser) -> dict[str, Parser]:
         if isinstance(action, argparse._SubParsersAction):
             found |= action.choices
     return found
-
-
-def about(parser: argparse.ArgumentParser, name: str) -> str:
-    """The line of a verb in its parent's help."""
-    (verbs,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    return next(str(each.help) for each in verbs._choices_actions if each.dest == name)
 
 
 def contents(verbs: dict[str, Parser], groups: tuple[str, ...]) -> str:
@@ -69,10 +63,10 @@ def link(program: str, name: str) -> str:
     return f"[{name}](#{program.replace(' ', '-')}-{name})"
 
 
-def sections(parser: Parser, sentence: str) -> Iterator[str]:
+def sections(parser: Parser) -> Iterator[str]:
     """The part of the page of a command, and those of its subcommands."""
     level = "#" * (1 + len(parser.prog.split()))
-    yield f"\n{level} {parser.prog}\n\n{sentence[0].upper()}{escaped(sentence[1:])}.\n"
+    yield f"\n{level} {parser.prog}\n\n{escaped(parser.description or '')}\n"
     if parser.example:
         yield f"\n```sh\n{parser.example}\n```\n"
     inner = verbs_of(parser)
@@ -84,8 +78,8 @@ def sections(parser: Parser, sentence: str) -> Iterator[str]:
         yield folded(f"Settings of <code>{parser.prog}</code>", ("setting", "meaning", "default"), [*settings(*home)])
     if inner:
         yield f"\nIts commands: {', '.join(link(parser.prog, name) for name in inner)}.\n"
-    for name, verb in inner.items():
-        yield from sections(verb, about(parser, name))
+    for verb in inner.values():
+        yield from sections(verb)
 
 
 def folded(title: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -114,8 +108,6 @@ def rows(parser: Parser) -> Iterator[tuple[str, str, str]]:
 def written(action: argparse.Action) -> str:
     """An argument as it is typed."""
     value = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
-    if action.choices and action.metavar is None:
-        value = action.dest.upper()
     if not action.option_strings:
         return f"`{value}`" + (" ..." if action.nargs in ("+", "*") else "")
     name = max(action.option_strings, key=len)
@@ -132,33 +124,24 @@ def default_of(action: argparse.Action) -> str:
 
 def settings(module: str, name: str) -> Iterator[tuple[str, str, str]]:
     """The settings of a command, with their defaults."""
-    values = defaults_of(getattr(import_module(module), name))
+    kind = getattr(import_module(module), name)
     for setting in settings_of(module, name):
         kinds = re.findall(r"'([^']*)'", setting.kind) if setting.kind.startswith("Literal") else []
-        one_of = f"One of {', '.join(f'`{kind}`' for kind in kinds)}." if kinds else ""
+        one_of = f"One of {', '.join(f'`{each}`' for each in kinds)}." if kinds else ""
         meaning = " ".join(filter(None, (setting.about, one_of)))
-        yield f"`{setting.name}`", escaped(meaning), value_of(values, setting.name)
+        yield f"`{setting.name}`", escaped(meaning), value_of(kind, setting.name)
 
 
-def defaults_of(kind: type[Any]) -> dict[str, Any]:
-    """The defaults of a dataclass as plain values, of those fields that have one."""
-    found = {}
-    for each in dataclasses.fields(kind):
-        made = each.default_factory is not dataclasses.MISSING
-        value = each.default_factory() if made else each.default  # type: ignore[operator,misc]
-        if value is not dataclasses.MISSING:
-            found[each.name] = config.to_dict(value) if dataclasses.is_dataclass(value) else value
-    return found
-
-
-def value_of(values: dict[str, Any], name: str) -> str:
+def value_of(kind: Any, name: str) -> str:
     """A setting's default as it is written in a file of settings, by its full name; nothing if it has none."""
-    found: Any = values
-    if name.partition(".")[0] not in values:
+    first, *inner = name.split(".")
+    field = kind.__dataclass_fields__[first]
+    value = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+    if value is dataclasses.MISSING:
         return ""
-    for key in name.split("."):
-        found = found.get(key) if isinstance(found, dict) else None
-    return f"`{json.dumps(found)}`" if found is not None else "`none`"
+    for key in inner:
+        value = getattr(value, key, None)
+    return "`none`" if value is None else f"`{json.dumps(value, default=config.to_dict)}`"
 
 
 def escaped(text: str) -> str:
