@@ -6,6 +6,7 @@ A dataset is (in, out). `W_0` of an LSTM has the rows of the input and then thos
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,12 +14,13 @@ import numpy as np
 from elmo.config import ConfigError, from_dict, to_dict
 from elmo.errors import InputError
 from elmo.formats.stored import check_counts, check_shapes
-from elmo.model.config import BiLMConfig, Shape
+from elmo.model.config import BiLMConfig, Shape, weight_shapes
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 PUBLISHED_CHARACTERS = 261
+EMBEDDING = "token_encoder.embedding"
 LSTM_OPTIONS = ("dim", "projection_dim", "n_layers", "cell_clip", "proj_clip", "use_skip_connections")
 """The fields of `LstmConfig` that the options have, under the same names."""
 REMEDY = "the weights do not belong to these options, or the options were edited"
@@ -88,14 +90,10 @@ def _table(values: dict[str, Any], key: str, where: str = "") -> dict[str, Any]:
 def _lstm(options: dict[str, Any]) -> dict[str, Any]:
     """The values of the LSTMs; the defaults are those of bilm-tf."""
     lstm = _table(options, "lstm")
-    return {
-        "dim": lstm["dim"],
-        "projection_dim": lstm["projection_dim"],
-        "n_layers": lstm.get("n_layers", 1),
-        "cell_clip": lstm.get("cell_clip"),
-        "proj_clip": lstm.get("proj_clip"),
-        "use_skip_connections": lstm.get("use_skip_connections") or False,
-    }
+    values = {name: lstm[name] for name in ("dim", "projection_dim")}
+    values |= {name: lstm.get(name) for name in ("cell_clip", "proj_clip")}
+    skips = lstm.get("use_skip_connections") or False
+    return values | {"n_layers": lstm.get("n_layers", 1), "use_skip_connections": skips}
 
 
 def _char_cnn(options: dict[str, Any], n_characters: int) -> dict[str, Any]:
@@ -130,31 +128,17 @@ def _rows(shapes: Mapping[str, Shape], name: str, weights: str) -> int:
 # Weights
 
 
-def dataset_shapes(config: BiLMConfig) -> dict[str, Shape]:
-    """Returns the shapes of all datasets in a file of this configuration."""
-    size, hidden = config.lstm.projection_dim, config.lstm.dim
-    shapes = _encoder_shapes(config)
-    for direction in range(2):
-        for layer in range(config.lstm.n_layers):
-            cell = cell_name(direction, layer)
-            shapes |= {f"{cell}/W_0": (2 * size, 4 * hidden), f"{cell}/B": (4 * hidden,)}
-            if hidden != size:
-                shapes |= {f"{cell}/W_P_0": (hidden, size)}
-    return shapes
-
-
 def dataset_names(label: str, config: BiLMConfig, seen: Mapping[str, Shape]) -> dict[str, str]:
     """Returns the name of each dataset in this file. Raises InputError if one has a wrong shape or is unknown."""
-    expected = dataset_shapes(config)
+    with errors_of(label, label):
+        expected = _dataset_shapes(config)
     names = {name: name for name in expected}
     if config.lstm.n_layers == 1:  # bilm-tf writes a single layer without the group of layers
         short = {name: name.replace("MultiRNNCell/Cell0/", "") for name in expected}
         names = {name: name if name in seen else short[name] for name in expected}
-    check_shapes(label, seen, {names[name]: shape for name, shape in expected.items()}, REMEDY)
-    known = set(names.values())
-    for name in seen:
-        if name.startswith(("CNN", "RNN")) and name not in known:
-            raise InputError(f"{label}: {name} {seen[name]} is not part of the model in the options; {REMEDY}")
+    known = {names[name]: shape for name, shape in expected.items()}
+    own = {name: shape for name, shape in seen.items() if name in known or name.startswith(("CNN", "RNN"))}
+    check_shapes(label, own, known, REMEDY, exact=True)
     return names
 
 
@@ -163,9 +147,13 @@ def to_weights(config: BiLMConfig, read: Callable[[str], np.ndarray]) -> "dict[s
     import torch
 
     size = config.lstm.projection_dim
-    weights = _to_encoder(config, read)
+    table = read(_table_name(config))
+    weights = {EMBEDDING: np.concatenate([np.zeros_like(table[:1]), table])}
+    for ours, theirs in _encoder_names(config).items():
+        array = read(theirs)  # a convolution is (1, width, in, out)
+        weights[ours] = (array[0] if array.ndim == 4 else array).T
     for layer in range(config.lstm.n_layers):
-        cells = [cell_name(direction, layer) for direction in range(2)]
+        cells = [_cell_name(direction, layer) for direction in range(2)]
         kernels = np.stack([read(f"{cell}/W_0").T for cell in cells])
         weights[f"layers.{layer}.weight_input"] = kernels[:, :, :size]
         weights[f"layers.{layer}.weight_state"] = kernels[:, :, size:]
@@ -179,78 +167,69 @@ def to_datasets(config: BiLMConfig, weights: "dict[str, Tensor]") -> dict[str, n
     """Converts weights to the datasets of a file. This is the inverse of `to_weights`."""
     import torch
 
+    lstm = config.lstm
     ours = {name: weight.detach().to("cpu", torch.float32).numpy() for name, weight in weights.items()}
-    datasets = _from_encoder(config, ours)
-    for layer in range(config.lstm.n_layers):
+    datasets = {_table_name(config): ours[EMBEDDING][1:]}
+    for name, theirs in _encoder_names(config).items():
+        array = ours[name].T
+        datasets[theirs] = array[None] if array.ndim == 3 else array
+    for layer in range(lstm.n_layers):
         part = f"layers.{layer}"
         kernels = np.concatenate([ours[f"{part}.weight_input"], ours[f"{part}.weight_state"]], axis=2)
+        biases = ours[f"{part}.bias"].copy()
+        if lstm.forget_bias != 1.0:  # the programs add 1 to the forget gate, which is the third of i, j, f, o
+            biases[:, 2 * lstm.dim : 3 * lstm.dim] += lstm.forget_bias - 1.0
         for direction in range(2):
-            cell = cell_name(direction, layer)
-            datasets[f"{cell}/W_0"] = kernels[direction].T
-            datasets[f"{cell}/B"] = _published_bias(ours[f"{part}.bias"][direction], config)
-            if config.lstm.dim != config.lstm.projection_dim:
+            cell = _cell_name(direction, layer)
+            datasets |= {f"{cell}/W_0": kernels[direction].T, f"{cell}/B": biases[direction]}
+            if lstm.dim != lstm.projection_dim:
                 datasets[f"{cell}/W_P_0"] = ours[f"{part}.weight_projection"][direction].T
     return datasets
 
 
-def cell_name(direction: int, layer: int) -> str:
-    """Returns the name of the HDF5 group of one LSTM."""
-    return f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
-
-
-def _encoder_shapes(config: BiLMConfig) -> dict[str, Shape]:
-    cnn, size = config.char_cnn, config.lstm.projection_dim
-    if cnn is None:
-        return {"embedding": (config.n_tokens_vocab or 0, size)}
-    n_filters = cnn.n_filters
-    shapes: dict[str, Shape] = {"char_embed": (cnn.n_characters - 1, cnn.embedding_dim)}
-    for i, (width, count) in enumerate(cnn.filters):
-        shapes |= {f"CNN/W_cnn_{i}": (1, width, cnn.embedding_dim, count), f"CNN/b_cnn_{i}": (count,)}
-    for k in range(cnn.n_highway):
-        for part in ("transform", "carry"):
-            shapes |= {f"CNN_high_{k}/W_{part}": (n_filters, n_filters), f"CNN_high_{k}/b_{part}": (n_filters,)}
-    if n_filters != size:
-        shapes |= {"CNN_proj/W_proj": (n_filters, size), "CNN_proj/b_proj": (size,)}
+def _dataset_shapes(config: BiLMConfig) -> dict[str, Shape]:
+    """The shapes of all datasets in a file of this configuration."""
+    size, hidden = config.lstm.projection_dim, config.lstm.dim
+    shapes: dict[str, Shape] = {"embedding": (config.n_tokens_vocab or 0, size)}
+    if config.char_cnn is not None:
+        lstm = replace(config.lstm, dim=1)  # only the encoder counts: an impossible dim is compared with the file's
+        ours = weight_shapes(replace(config, lstm=lstm))
+        rows, width = ours[EMBEDDING]
+        shapes = {"char_embed": (rows - 1, width)}
+        for name, theirs in _encoder_names(config).items():
+            shape = ours[name][::-1]
+            shapes[theirs] = (1, *shape) if len(shape) == 3 else shape
+    for direction in range(2):
+        for layer in range(config.lstm.n_layers):
+            cell = _cell_name(direction, layer)
+            shapes |= {f"{cell}/W_0": (2 * size, 4 * hidden), f"{cell}/B": (4 * hidden,)}
+            if hidden != size:
+                shapes |= {f"{cell}/W_P_0": (hidden, size)}
     return shapes
 
 
+def _cell_name(direction: int, layer: int) -> str:
+    """The HDF5 group of one LSTM."""
+    return f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
+
+
+def _table_name(config: BiLMConfig) -> str:
+    return "embedding" if config.char_cnn is None else "char_embed"
+
+
 def _encoder_names(config: BiLMConfig) -> dict[str, str]:
-    """The dataset of each weight of the token encoder but its table, without the prefix of the encoder."""
-    cnn, names = config.char_cnn, dict[str, str]()
+    """The dataset of each weight of the token encoder but its table."""
+    cnn, parts = config.char_cnn, dict[str, tuple[str, str]]()
     if cnn is None:
-        return names
+        return {}
     for i in range(len(cnn.filters)):
-        names |= {f"convolutions.{i}.weight": f"CNN/W_cnn_{i}", f"convolutions.{i}.bias": f"CNN/b_cnn_{i}"}
+        parts[f"convolutions.{i}"] = f"CNN/W_cnn_{i}", f"CNN/b_cnn_{i}"
     for k in range(cnn.n_highway):
         for part in ("transform", "carry"):
-            ours, theirs = f"highways.{k}.{part}", f"CNN_high_{k}"
-            names |= {f"{ours}.weight": f"{theirs}/W_{part}", f"{ours}.bias": f"{theirs}/b_{part}"}
+            parts[f"highways.{k}.{part}"] = f"CNN_high_{k}/W_{part}", f"CNN_high_{k}/b_{part}"
     if cnn.n_filters != config.lstm.projection_dim:
-        names |= {"projection.weight": "CNN_proj/W_proj", "projection.bias": "CNN_proj/b_proj"}
+        parts["projection"] = "CNN_proj/W_proj", "CNN_proj/b_proj"
+    names = {}
+    for ours, (weight, bias) in parts.items():
+        names |= {f"token_encoder.{ours}.weight": weight, f"token_encoder.{ours}.bias": bias}
     return names
-
-
-def _to_encoder(config: BiLMConfig, read: Callable[[str], np.ndarray]) -> dict[str, np.ndarray]:
-    table = read("embedding" if config.char_cnn is None else "char_embed")
-    weights = {"token_encoder.embedding": np.concatenate([np.zeros_like(table[:1]), table])}
-    for ours, theirs in _encoder_names(config).items():
-        array = read(theirs)  # a convolution is (1, width, in, out)
-        weights[f"token_encoder.{ours}"] = (array[0] if array.ndim == 4 else array).T
-    return weights
-
-
-def _from_encoder(config: BiLMConfig, ours: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    datasets = {"embedding" if config.char_cnn is None else "char_embed": ours["token_encoder.embedding"][1:]}
-    for name, theirs in _encoder_names(config).items():
-        array = ours[f"token_encoder.{name}"].T
-        datasets[theirs] = array[None] if array.ndim == 3 else array
-    return datasets
-
-
-def _published_bias(bias: np.ndarray, config: BiLMConfig) -> np.ndarray:
-    """The bias for programs that add 1 to the forget gate, which is the third of i, j, f, o."""
-    if config.lstm.forget_bias == 1.0:
-        return bias
-    bias = bias.copy()
-    bias[2 * config.lstm.dim : 3 * config.lstm.dim] += config.lstm.forget_bias - 1.0
-    return bias

@@ -24,7 +24,7 @@ from elmo.config import ConfigError, from_dict, load_json, to_dict, without_nonf
 from elmo.disk.files import atomic_path
 from elmo.errors import InputError
 from elmo.formats.files import MOST_JSON, file_on_disk
-from elmo.formats.safetensors_header import read_header
+from elmo.formats.safetensors_header import Stored, read_header
 from elmo.formats.stored import Description, Mix, Model, check_counts, check_shapes, check_words
 from elmo.model.config import BiLMConfig, Shape, WordCnnConfig, weight_shapes
 from elmo.text.lexicon import Lexicon
@@ -149,9 +149,9 @@ def _version(file: Path) -> tuple[int, int, int] | None:
     """The numbers of a file that change if it is replaced."""
     try:
         status = file.stat()
+        return status.st_ino, status.st_mtime_ns, status.st_size
     except FileNotFoundError:
         return None
-    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def save(
@@ -238,10 +238,7 @@ def _folder(path: Path) -> Path:
 
 
 def _read_config(file: Path) -> _Config:
-    try:
-        values = load_json(file)
-    except ValueError as error:
-        raise InputError(f"{file}: not valid JSON ({error}); fix it, or fetch it again") from error
+    values = file_on_disk(file).json()
     check_version(file, values.get("version"))
     if "transformers_version" in values:  # saved by transformers, with more keys of its own
         values = {name: values[name] for name in _Config.__dataclass_fields__ if name in values}
@@ -270,33 +267,34 @@ def _read_header(file: Path) -> tuple[dict[str, Shape], dict[str, Shape] | None,
         raise FileNotFoundError(f"{file}: no such file; the folder of a model holds {CONFIG} and {WEIGHTS}")
     _check_path(file)
     found = read_header(file)
-    shapes = {name: array.shape for name, array in found.items()}
-    kinds = {name: array.kind for name, array in found.items()}
-    weights = {name: kind for name, kind in kinds.items() if name.startswith(("bilm.", "lm_head."))}
-    for name, kind in weights.items():
-        if kind not in DTYPES:
-            raise InputError(f"{file}: {name} holds {kind}; one of {', '.join(DTYPES)} is expected; copy it again")
-    _check_scales(file, shapes, kinds)
-    return *parts_of(shapes), "/".join(sorted({DTYPES[kind] for kind in weights.values()}))
+    weights = {name: array for name, array in found.items() if name.startswith(("bilm.", "lm_head."))}
+    for name, array in weights.items():
+        if array.kind not in DTYPES:
+            raise InputError(
+                f"{file}: {name} holds {array.kind}; one of {', '.join(DTYPES)} is expected; copy it again"
+            )
+    _check_scales(file, found)
+    dtypes = sorted({DTYPES[array.kind] for array in weights.values()})
+    return *parts_of({name: array.shape for name, array in weights.items()}), "/".join(dtypes)
 
 
-def _check_scales(file: Path, shapes: Mapping[str, Shape], kinds: Mapping[str, str]) -> None:
+def _check_scales(file: Path, found: Mapping[str, Stored]) -> None:
     """Raises InputError if 8-bit rows and scales do not belong together."""
-    for name, kind in kinds.items():
-        weight = name.removeprefix(SCALES)
-        if name != weight:
-            if kinds.get(weight) != "I8":
+    for name, array in found.items():
+        if name.startswith(SCALES):
+            weight = name.removeprefix(SCALES)
+            if weight not in found or found[weight].kind != "I8":
                 raise InputError(f"{file}: {name} has no weight of 8-bit integers named {weight}; copy it again")
-        elif kind == "I8":
-            scales = SCALES + name
-            if scales not in shapes:
+        elif array.kind == "I8":
+            scales, seen = SCALES + name, found.get(SCALES + name)
+            if seen is None:
                 raise InputError(
                     f"{file}: {name} holds 8-bit integers, and their scales ({scales}) are missing; copy it again"
                 )
-            if kinds[scales] != "F32" or shapes[scales] != shapes[name][:-1]:
+            if seen != Stored("F32", array.shape[:-1]):
                 raise InputError(
-                    f"{file}: {scales} has shape {shapes[scales]} of {kinds[scales]}; one scale (F32) for each row of"
-                    f" {name}, {shapes[name][:-1]}, is expected; copy it again"
+                    f"{file}: {scales} has shape {seen.shape} of {seen.kind}; one scale (F32) for each row of {name},"
+                    f" {array.shape[:-1]}, is expected; copy it again"
                 )
 
 
@@ -308,8 +306,7 @@ def parts_of(named: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | No
 
 
 def _read_vocabulary(folder: Path) -> Vocabulary | None:
-    file = folder / VOCABULARY
-    return Vocabulary.load(file) if file.is_file() else None
+    return Vocabulary.load(folder / VOCABULARY) if (folder / VOCABULARY).is_file() else None
 
 
 def _read_lexicon(file: Path, config: WordCnnConfig) -> Lexicon:
@@ -346,10 +343,7 @@ def _check(
         expected = weight_shapes(config)
     except ConfigError as error:
         raise ConfigError(f"{folder / CONFIG}: {error}") from error
-    check_shapes(file, bilm, expected, remedy)
-    for name in bilm:
-        if name not in expected:
-            raise InputError(f"{file}: {name} is not in the model that {CONFIG} describes; {remedy}")
+    check_shapes(file, bilm, expected, remedy, exact=True)
     if config.n_tokens_vocab is not None:
         _check_words(folder, config.n_tokens_vocab, vocabulary)
     if lm_head is None:

@@ -148,33 +148,34 @@ def check_counts(config: BiLMConfig, arrays: int, remedy: str) -> None:
 
     It is called before anything of that size is created.
     """
-    word_cnn = config.word_cnn
-    char_cnn = config.char_cnn if word_cnn is None else word_cnn.char_cnn
-    counts = [("lstm.n_layers", config.lstm.n_layers, arrays)]
-    if char_cnn is not None:
-        counts.append(("char_cnn.n_highway", char_cnn.n_highway, arrays))
-    for name, count, most in counts:
-        if count > most:
-            raise ConfigError(f"{name} is {count}; at most {most} are possible; {remedy}")
+    char_cnn = config.char_cnn if config.word_cnn is None else config.word_cnn.char_cnn
+    n_highway = 0 if char_cnn is None else char_cnn.n_highway
+    counts = {"lstm.n_layers": config.lstm.n_layers, "char_cnn.n_highway": n_highway}
+    for name, count in counts.items():
+        if count > arrays:
+            raise ConfigError(f"{name} is {count}; at most {arrays} are possible; {remedy}")
 
 
-def check_shapes(file: Path | str, seen: Mapping[str, Shape], expected: Mapping[str, Shape], remedy: str) -> None:
-    """Raises InputError for the first dataset of `file` that is missing or has another shape."""
+def check_shapes(
+    file: Path | str, seen: Mapping[str, Shape], expected: Mapping[str, Shape], remedy: str, exact: bool = False
+) -> None:
+    """Raises InputError for the first dataset of `file` that is missing, of another shape or, if `exact`, unknown."""
     for name, shape in expected.items():
         if name not in seen:
             raise InputError(f"{file}: {name} is missing; shape {shape} is expected; {remedy}")
         if seen[name] != shape:
             raise InputError(f"{file}: {name} has shape {seen[name]}; {shape} is expected; {remedy}")
+    for name in seen if exact else ():
+        if name not in expected:
+            raise InputError(f"{file}: {name} {seen[name]} is not part of the model; {remedy}")
 
 
 def check_words(path: Path | str, model: Model) -> None:
     """Raises InputError if `model`, to be written to `path`, lacks the ids of its words: nothing could open it."""
-    missing = None
-    if model.vocabulary is None and (model.config.n_tokens_vocab is not None or model.lm_head):
-        missing = "vocabulary"
-    elif model.lexicon is None and model.config.word_cnn is not None:
-        missing = "lexicon"
-    if missing is not None:
+    lacks_words = model.vocabulary is None and (model.config.n_tokens_vocab is not None or model.lm_head)
+    lacks_lexicon = model.lexicon is None and model.config.word_cnn is not None
+    if lacks_words or lacks_lexicon:
+        missing = "vocabulary" if lacks_words else "lexicon"
         raise InputError(
             f"{path}: the model has weights for words but no {missing}; add it:"
             f" dataclasses.replace(model, {missing}=...)"
