@@ -10,7 +10,7 @@ Nothing is unpickled. The format is read-only. Its headers are torch's, so a des
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,27 +56,34 @@ def describe(path: Path, weights: Path | None = None) -> Description:
     """
     from elmo.formats.torch_file import read_state_headers
 
-    archive, files = _files(path, weights)
-    source = _weights_in(archive, files)
-    state = read_state_headers(source)
-    prefix = _prefix(source.label, state)
-    config, card = _config(source.label, state, prefix, files, path if weights else None)
-    dtype = str(state[prefix + CHARACTERS].dtype).removeprefix("torch.")
-    size = archive.stat().st_size if archive.is_file() else source.size
-    names = tuple(name for name, _ in _mix_parts(state))
-    return Description(archive, FORMAT, config, weight_shapes(config), dtype, size, card=card, mixes=names)
+    return _examine(path, weights, read_state_headers)[0]
 
 
 def load(path: Path, weights: Path | None = None) -> Model:
     """Reads the biLM and its learned mixes. `weights` is that of `describe`. Raises InputError if there is no biLM."""
     from elmo.formats.torch_file import read_state_dict
 
-    archive, files = _files(path, weights)
+    found, state, prefix = _examine(path, weights, read_state_dict)
+    learned = mixes(state, found.card["config"])
+    return Model(found.config, to_weights(found.config, state, prefix), card=found.card, mixes=learned)
+
+
+def _examine(
+    path: Path, weights: Path | None, read: "Callable[[SourceFile], dict[str, Tensor]]"
+) -> tuple[Description, "dict[str, Tensor]", str]:
+    """The description, what `read` reads of the weights, and the prefix of the biLM's names there."""
+    archive = path if weights is None else weights
+    archive = archive.parent if archive.is_file() and archive.name in WEIGHTS else archive
+    files = list_files(archive)
     source = _weights_in(archive, files)
-    state = read_state_dict(source)
+    state = read(source)
     prefix = _prefix(source.label, state)
     config, card = _config(source.label, state, prefix, files, path if weights else None)
-    return Model(config, to_weights(config, state, prefix), card=card, mixes=mixes(state, card["config"]))
+    dtype = str(state[prefix + CHARACTERS].dtype).removeprefix("torch.")
+    size = archive.stat().st_size if archive.is_file() else source.size
+    names = tuple(name for name, _ in _mix_parts(state))
+    found = Description(archive, FORMAT, config, weight_shapes(config), dtype, size, card=card, mixes=names)
+    return found, state, prefix
 
 
 # Weights by AllenNLP's names
@@ -93,13 +100,9 @@ def sizes(label: str, state: "Mapping[str, Tensor]", prefix: str) -> dict[str, A
             f"{label}: {prefix!r} has {len(filters)} convolutions and {len(layers)} LSTM layers with a"
             f" projection; both are expected; {REMEDY}"
         )
+    size, hidden = layers[0]
     return {
-        "lstm": {
-            "projection_dim": layers[0][0],
-            "dim": layers[0][1],
-            "n_layers": len(layers),
-            "use_skip_connections": True,
-        },
+        "lstm": {"projection_dim": size, "dim": hidden, "n_layers": len(layers), "use_skip_connections": True},
         "char_cnn": {
             "embedding": {"dim": table[1]},
             "filters": [[width, count] for count, _, width in filters],
@@ -109,12 +112,12 @@ def sizes(label: str, state: "Mapping[str, Tensor]", prefix: str) -> dict[str, A
     }
 
 
-def mixes(state: "Mapping[str, Tensor]", config: Any = None) -> tuple[Mix, ...]:
+def mixes(state: "Mapping[str, Tensor]", config: Any) -> tuple[Mix, ...]:
     """Returns the learned layer mixes of a biLM; the task model's `config` says whether they use layer norm."""
     found = []
     for name, parts in _mix_parts(state):
-        scalars = tuple(float(state[part].reshape(-1)[0]) for part in parts)
-        found.append(Mix(name, scalars, float(state[f"{name}.gamma"].reshape(-1)[0]), _layer_norm(name, config)))
+        *scalars, gamma = (float(state[part].reshape(-1)[0]) for part in (*parts, f"{name}.gamma"))
+        found.append(Mix(name, tuple(scalars), gamma, _layer_norm(name, config)))
     return tuple(found)
 
 
@@ -154,12 +157,6 @@ def _tables(key: str, value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 # Files
-
-
-def _files(path: Path, weights: Path | None) -> tuple[Path, list[SourceFile]]:
-    archive = path if weights is None else weights
-    archive = archive.parent if archive.is_file() and archive.name in WEIGHTS else archive
-    return archive, list_files(archive)
 
 
 def _weights_in(archive: Path, files: list[SourceFile]) -> SourceFile:
@@ -203,8 +200,9 @@ def _config(
         card["assumed"] = ASSUMED
     with errors_of(options_files[0].label if options_files else label, label):
         config = character_config(options, own["char_cnn"]["n_characters"], len(state))
+        expected = state_shapes(config)
     seen = {name.removeprefix(prefix): tuple(tensor.shape) for name, tensor in state.items() if name.startswith(prefix)}
-    check_shapes(label, seen, state_shapes(config), REMEDY)
+    check_shapes(label, seen, expected, REMEDY)
     _check_numbers(label, state, prefix, config)
     size = config.lstm.projection_dim
     if config.char_cnn is None or size in (config.lstm.dim, config.char_cnn.n_filters):

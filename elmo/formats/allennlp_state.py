@@ -11,18 +11,39 @@ ELMoForManyLangs has AllenNLP's highways and LSTMs, with other prefixes and with
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from elmo.errors import InputError
-from elmo.model.config import BiLMConfig, CharCnnConfig, LstmConfig, Shape
+from elmo.model.config import BiLMConfig, CharCnnConfig, LstmConfig, Shape, weight_shapes
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 CHARACTERS = "_token_embedder._char_embedding_weights"
-HIGHWAYS, LSTM = "_token_embedder._highways._layers", "_elmo_lstm."
 BEGINNINGS = ("_token_embedder.", "_elmo_lstm.forward_layer_", "_elmo_lstm.backward_layer_")
 """Prefixes of the names in AllenNLP's `_ElmoBiLm`."""
+EMBEDDING = "token_encoder.embedding"
+CELL = {
+    "input_linearity.weight": "weight_input",
+    "state_linearity.weight": "weight_state",
+    "state_linearity.bias": "bias",
+    "state_projection.weight": "weight_projection",
+}
+"""The arrays of an LSTM cell of theirs, and our names; each of ours holds both directions."""
+
+
+Kind = Literal["same", "unpadded", "highway", "cell"]
+
+
+class Part(NamedTuple):
+    """What an array of theirs holds."""
+
+    ours: str
+    """Our weight; of a highway layer, the transform."""
+    kind: Kind = "same"
+    """Whether it is our weight, lacks the row for padding, has two of ours, or one direction of ours."""
+    direction: int = 0
 
 
 def is_foreign(name: str) -> bool:
@@ -32,88 +53,21 @@ def is_foreign(name: str) -> bool:
 
 def state_shapes(config: BiLMConfig) -> dict[str, Shape]:
     """Returns the shapes of all of AllenNLP's arrays for a biLM of this configuration."""
-    cnn, size = config.char_cnn, config.lstm.projection_dim
-    assert cnn is not None
-    shapes: dict[str, Shape] = {CHARACTERS: (cnn.n_characters, cnn.embedding_dim)}
-    for i, (width, count) in enumerate(cnn.filters):
-        name = f"_token_embedder.char_conv_{i}"
-        shapes |= {f"{name}.weight": (count, cnn.embedding_dim, width), f"{name}.bias": (count,)}
-    shapes |= highway_shapes(cnn, HIGHWAYS)
-    name = "_token_embedder._projection"
-    shapes |= {f"{name}.weight": (size, cnn.n_filters), f"{name}.bias": (size,)}
-    return shapes | lstm_shapes(config.lstm, LSTM)
-
-
-def highway_shapes(cnn: CharCnnConfig, prefix: str) -> dict[str, Shape]:
-    """Returns the shapes of highway layers whose names are `prefix`, a dot and their number."""
-    size = cnn.n_filters
-    shapes: dict[str, Shape] = {}
-    for k in range(cnn.n_highway):
-        shapes |= {f"{prefix}.{k}.weight": (2 * size, size), f"{prefix}.{k}.bias": (2 * size,)}
-    return shapes
-
-
-def lstm_shapes(lstm: LstmConfig, prefix: str) -> dict[str, Shape]:
-    """Returns the shapes of the LSTMs of both directions, whose names begin with `prefix`."""
-    size, hidden = lstm.projection_dim, lstm.dim
-    shapes: dict[str, Shape] = {}
-    for layer in range(lstm.n_layers):
-        for name in _cells(layer, prefix):
-            shapes |= {
-                f"{name}.input_linearity.weight": (4 * hidden, size),
-                f"{name}.state_linearity.weight": (4 * hidden, size),
-                f"{name}.state_linearity.bias": (4 * hidden,),
-                f"{name}.state_projection.weight": (size, hidden),
-            }
-    return shapes
+    assert config.char_cnn is not None
+    ours = weight_shapes(replace(config, lstm=replace(config.lstm, always_project=True)))
+    size, filters = config.lstm.projection_dim, config.char_cnn.n_filters
+    ours |= {"token_encoder.projection.weight": (size, filters), "token_encoder.projection.bias": (size,)}
+    return shapes_of(_parts(config), ours)
 
 
 def to_weights(config: BiLMConfig, state: "Mapping[str, Tensor]", prefix: str = "") -> "dict[str, Tensor]":
     """Returns the weights, with the names of `BiLM.state_dict`, of the biLM under `prefix` in `state`."""
-    cnn = config.char_cnn
-    assert cnn is not None
-    own = {name: state[prefix + name].float() for name in state_shapes(config)}
-    weights = {"token_encoder.embedding": own[CHARACTERS].clone()}
-    weights["token_encoder.embedding"][0] = 0.0  # the row for "no token": training may change it, but nothing reads it
-    for i in range(len(cnn.filters)):
-        for part in ("weight", "bias"):
-            weights[f"token_encoder.convolutions.{i}.{part}"] = own[f"_token_embedder.char_conv_{i}.{part}"]
-    for part in ("weight", "bias"):
-        weights[f"token_encoder.projection.{part}"] = own[f"_token_embedder._projection.{part}"]
-    weights |= {f"token_encoder.{name}": weight for name, weight in to_highways(cnn, own, HIGHWAYS).items()}
-    weights |= to_lstms(config.lstm, own, LSTM)
+    weights = to_ours(_parts(config), state, prefix)
+    weights[EMBEDDING] = weights[EMBEDDING].clone()
+    weights[EMBEDDING][0] = 0.0  # the row for "no token": training may change it, but nothing reads it
     for layer in range(config.lstm.n_layers):
         weights[f"layers.{layer}.bias"][:, 2 * config.lstm.dim : 3 * config.lstm.dim] -= config.lstm.forget_bias
     return {name: weight.detach().contiguous() for name, weight in weights.items()}
-
-
-def to_highways(cnn: CharCnnConfig, theirs: "Mapping[str, Tensor]", prefix: str) -> "dict[str, Tensor]":
-    """Returns the weights of elmo's highway layers, named from `highways` on."""
-    weights = {}
-    for k in range(cnn.n_highway):
-        for part in ("weight", "bias"):
-            transform, gate = theirs[f"{prefix}.{k}.{part}"].chunk(2)
-            weights[f"highways.{k}.transform.{part}"] = transform.clone()
-            weights[f"highways.{k}.carry.{part}"] = -gate
-    return weights
-
-
-def to_lstms(lstm: LstmConfig, theirs: "Mapping[str, Tensor]", prefix: str) -> "dict[str, Tensor]":
-    """Returns the weights of elmo's LSTMs, with the bias of the forget gate as it is in `theirs`."""
-    import torch
-
-    weights = {}
-    for layer in range(lstm.n_layers):
-        cells = _cells(layer, prefix)
-        for ours, name in (
-            ("weight_input", "input_linearity.weight"),
-            ("weight_state", "state_linearity.weight"),
-            ("bias", "state_linearity.bias"),
-        ):
-            weights[f"layers.{layer}.{ours}"] = torch.stack([_swap_gates(theirs[f"{cell}.{name}"]) for cell in cells])
-        projections = [theirs[f"{cell}.state_projection.weight"] for cell in cells]
-        weights[f"layers.{layer}.weight_projection"] = torch.stack(projections)
-    return weights
 
 
 def from_weights(config: BiLMConfig, weights: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
@@ -123,38 +77,96 @@ def from_weights(config: BiLMConfig, weights: "Mapping[str, Tensor]") -> "dict[s
     """
     import torch
 
-    cnn, encoder = config.char_cnn, "token_encoder"
-    assert cnn is not None
-    if not config.lstm.has_projection or f"{encoder}.projection.weight" not in weights:
+    if not config.lstm.has_projection or "token_encoder.projection.weight" not in weights:
         raise InputError("the biLM has no projection, which AllenNLP's classes always have; save it as it is")
-    state = {CHARACTERS: weights[f"{encoder}.embedding"].clone()}
-    for part in ("weight", "bias"):
-        for i in range(len(cnn.filters)):
-            state[f"_token_embedder.char_conv_{i}.{part}"] = weights[f"{encoder}.convolutions.{i}.{part}"].clone()
-        for k in range(cnn.n_highway):
-            highway = f"{encoder}.highways.{k}"
-            both = [weights[f"{highway}.transform.{part}"], -weights[f"{highway}.carry.{part}"]]
-            state[f"{HIGHWAYS}.{k}.{part}"] = torch.cat(both)
-        state[f"_token_embedder._projection.{part}"] = weights[f"{encoder}.projection.{part}"].clone()
+    ours = {name: weight.detach() for name, weight in weights.items()}
     for layer in range(config.lstm.n_layers):
-        own = {name: weights[f"layers.{layer}.{name}"] for name in ("weight_input", "weight_state", "bias")}
-        for direction, cell in enumerate(_cells(layer, LSTM)):
-            state[f"{cell}.input_linearity.weight"] = _swap_gates(own["weight_input"][direction])
-            state[f"{cell}.state_linearity.weight"] = _swap_gates(own["weight_state"][direction])
-            bias = own["bias"][direction].clone()
-            bias[2 * config.lstm.dim : 3 * config.lstm.dim] += config.lstm.forget_bias
-            state[f"{cell}.state_linearity.bias"] = _swap_gates(bias)
-            state[f"{cell}.state_projection.weight"] = weights[f"layers.{layer}.weight_projection"][direction].clone()
-    return {name: weight.detach() for name, weight in state.items()}
+        bias = ours[f"layers.{layer}.bias"] = ours[f"layers.{layer}.bias"].clone()
+        bias[:, 2 * config.lstm.dim : 3 * config.lstm.dim] += config.lstm.forget_bias
+    state = {}
+    for name, part in _parts(config).items():
+        array = ours[part.ours]
+        if part.kind == "highway":
+            state[name] = torch.cat([array, -ours[_carry(part)]])
+        elif part.kind == "cell":
+            state[name] = _in_other_order(name, array[part.direction].clone())
+        else:
+            state[name] = array.clone()
+    return state
 
 
-def _cells(layer: int, prefix: str) -> tuple[str, str]:
-    return f"{prefix}forward_layer_{layer}", f"{prefix}backward_layer_{layer}"
+def _parts(config: BiLMConfig) -> dict[str, Part]:
+    """What all of AllenNLP's arrays hold."""
+    cnn, theirs = config.char_cnn, "_token_embedder"
+    assert cnn is not None
+    parts = {CHARACTERS: Part(EMBEDDING)}
+    for i in range(len(cnn.filters)):
+        parts |= layer_parts(f"{theirs}.char_conv_{i}", f"token_encoder.convolutions.{i}")
+    parts |= highway_parts(cnn, f"{theirs}._highways._layers", "token_encoder")
+    parts |= layer_parts(f"{theirs}._projection", "token_encoder.projection")
+    return parts | lstm_parts(config.lstm, "_elmo_lstm.")
 
 
-def _swap_gates(rows: "Tensor") -> "Tensor":
-    """Converts rows between elmo's order of gates, i, g, f, o, and AllenNLP's, i, f, g, o."""
+def layer_parts(theirs: str, ours: str, kind: Kind = "same") -> dict[str, Part]:
+    """Returns what the weight and the bias of a layer hold."""
+    return {f"{theirs}.{part}": Part(f"{ours}.{part}", kind) for part in ("weight", "bias")}
+
+
+def highway_parts(cnn: CharCnnConfig, theirs: str, ours: str) -> dict[str, Part]:
+    """Returns what highway layers hold whose names are `theirs`, a dot and their number; `ours` is our prefix."""
+    parts = {}
+    for k in range(cnn.n_highway):
+        parts |= layer_parts(f"{theirs}.{k}", f"{ours}.highways.{k}.transform", "highway")
+    return parts
+
+
+def lstm_parts(lstm: LstmConfig, prefix: str) -> dict[str, Part]:
+    """Returns what the LSTMs of both directions hold, whose names begin with `prefix`."""
+    return {
+        f"{prefix}{way}_layer_{layer}.{theirs}": Part(f"layers.{layer}.{ours}", "cell", direction)
+        for layer in range(lstm.n_layers)
+        for direction, way in enumerate(("forward", "backward"))
+        for theirs, ours in CELL.items()
+    }
+
+
+def shapes_of(parts: Mapping[str, Part], ours: Mapping[str, Shape]) -> dict[str, Shape]:
+    """Returns the shapes of their arrays, from those of our weights."""
+    shapes = {}
+    for name, part in parts.items():
+        rows, *rest = ours[part.ours]
+        as_theirs = {"same": (rows,), "unpadded": (rows - 1,), "highway": (2 * rows,), "cell": ()}
+        shapes[name] = (*as_theirs[part.kind], *rest)
+    return shapes
+
+
+def to_ours(parts: Mapping[str, Part], theirs: "Mapping[str, Tensor]", prefix: str = "") -> "dict[str, Tensor]":
+    """Returns our weights in float32, with the bias of the forget gate as it is in `theirs`."""
     import torch
 
+    weights: dict[str, Tensor] = {}
+    cells: dict[str, list[Tensor]] = {}
+    for name, part in parts.items():
+        array = theirs[prefix + name].float()
+        if part.kind == "highway":
+            transform, gate = array.chunk(2)
+            weights |= {part.ours: transform.clone(), _carry(part): -gate}
+        elif part.kind == "cell":
+            cells.setdefault(part.ours, []).append(_in_other_order(name, array))
+        else:
+            weights[part.ours] = array if part.kind == "same" else torch.cat([torch.zeros_like(array[:1]), array])
+    return weights | {name: torch.stack(both) for name, both in cells.items()}
+
+
+def _carry(part: Part) -> str:
+    return part.ours.replace("transform", "carry")
+
+
+def _in_other_order(name: str, rows: "Tensor") -> "Tensor":
+    """Converts rows between elmo's order of gates, i, g, f, o, and AllenNLP's, i, f, g, o; a projection has none."""
+    import torch
+
+    if name.endswith("state_projection.weight"):
+        return rows
     first, second, third, last = rows.chunk(4)
     return torch.cat([first, third, second, last])

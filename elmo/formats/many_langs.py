@@ -10,21 +10,13 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from elmo.config import ConfigError, from_dict
 from elmo.errors import InputError, is_number, is_whole
+from elmo.formats.allennlp_state import Part, highway_parts, layer_parts, lstm_parts, shapes_of, to_ours
 from elmo.formats.files import SourceFile, is_archive, list_files
-from elmo.formats.many_langs_weights import (
-    CHAR_TABLE,
-    WORD_TABLE,
-    embedder_shapes,
-    encoder_shapes,
-    to_embedder,
-    to_layers,
-)
 from elmo.formats.stored import Description, Model, check_counts, check_shapes
 from elmo.model.config import BiLMConfig, Shape, weight_shapes
 from elmo.text.lexicon import LEAST, Lexicon, is_length
@@ -32,11 +24,10 @@ from elmo.text.lexicon import LEAST, Lexicon, is_length
 if TYPE_CHECKING:
     from torch import Tensor
 
-    Tensors = dict[str, Tensor]
-
 FORMAT = "many_langs"
 CONFIG, EMBEDDER, ENCODER = "config.json", "token_embedder.pkl", "encoder.pkl"
 WORDS, CHARACTERS = "word.dic", "char.dic"
+WORD_TABLE, CHAR_TABLE = "word_emb_layer.embedding.weight", "char_emb_layer.embedding.weight"
 SAMPLES = ("cnn_50_100_512_4096_sample.json", "cnn_0_100_512_4096_sample.json")
 SAMPLE: dict[str, Any] = {
     "encoder": {"name": "elmo", "projection_dim": 512, "cell_clip": 3, "proj_clip": 3, "dim": 4096, "n_layers": 2},
@@ -55,20 +46,6 @@ MOST_DICTIONARY = 50_000_000
 REMEDY = "the weights do not belong to these sizes"
 
 
-@dataclass(frozen=True)
-class ModelParts:
-    """The parts of a model, with or without the values of its weights."""
-
-    config: BiLMConfig
-    lexicon: Lexicon
-    embedder: SourceFile
-    encoder: SourceFile
-    sizes: dict[str, Any]
-    dtype: str
-    """The types of the stored weights."""
-    bytes_on_disk: int
-
-
 def recognizes(path: Path) -> bool:
     """Returns whether there is such a model at `path`: a folder, an archive, or one of the two files of weights."""
     if path.is_file() and path.name in (EMBEDDER, ENCODER):
@@ -78,24 +55,22 @@ def recognizes(path: Path) -> bool:
 
 def describe(path: Path) -> Description:
     """Reads the sizes, the dictionaries and the shapes of the weights."""
-    parts = _examine(path)
-    shapes, card = weight_shapes(parts.config), {"sizes": parts.sizes}
-    return Description(path, FORMAT, parts.config, shapes, parts.dtype, parts.bytes_on_disk, card=card)
+    return _examine(path)[0]
 
 
 def load(path: Path) -> Model:
     """Reads a model; raises InputError if its files do not match."""
     from elmo.formats.torch_file import read_state_dict
 
-    parts = _examine(path)
-    weights = to_embedder(parts.config, read_state_dict(parts.embedder)) | to_layers(
-        parts.config, read_state_dict(parts.encoder)
-    )
-    return Model(parts.config, weights, lexicon=parts.lexicon, card={"sizes": parts.sizes})
+    found, lexicon, files = _examine(path)
+    weights = {}
+    for source, parts in zip(files, _parts(found.config), strict=True):
+        weights |= to_ours(parts, read_state_dict(source))
+    return Model(found.config, weights, lexicon=lexicon, card=found.card)
 
 
-def _examine(path: Path) -> ModelParts:
-    """Reads all but the values of the weights, whose shapes are checked."""
+def _examine(path: Path) -> tuple[Description, Lexicon, tuple[SourceFile, SourceFile]]:
+    """The description, the ids of words and characters, and the two files of weights, of which it reads no values."""
     place = path.parent if path.name in (EMBEDDER, ENCODER) else path
     listed = list_files(place)
     files = {source.name: source for source in listed}
@@ -110,20 +85,16 @@ def _examine(path: Path) -> ModelParts:
                 f"{path}: no {name}; a model of ELMoForManyLangs is a folder with {CONFIG}, {EMBEDDER}, {ENCODER}"
             )
     sizes, label = _sizes(files)
-    headers = [_headers(files[name]) for name in (EMBEDDER, ENCODER)]
-    embedder, encoder = ({name: tuple(tensor.shape) for name, tensor in tensors.items()} for tensors in headers)
-    config, lexicon = _config(sizes, label, files, embedder, len(embedder) + len(encoder))
-    for source, seen, expected in (
-        (files[EMBEDDER], embedder, embedder_shapes(config)),
-        (files[ENCODER], encoder, encoder_shapes(config)),
-    ):
-        check_shapes(source.label, seen, expected, f"{REMEDY} in {label}")
-        for name in seen:
-            if name not in expected:
-                raise InputError(f"{source.label}: {name} {seen[name]} is not part of the model; {REMEDY} in {label}")
+    sources = files[EMBEDDER], files[ENCODER]
+    headers = [_headers(source) for source in sources]
+    seen = [{name: tuple(tensor.shape) for name, tensor in tensors.items()} for tensors in headers]
+    config, shapes, lexicon = _config(sizes, label, files, seen[0], sum(map(len, seen)))
+    for source, own, parts in zip(sources, seen, _parts(config), strict=True):
+        check_shapes(source.label, own, shapes_of(parts, shapes), f"{REMEDY} in {label}", exact=True)
     dtypes = sorted({str(tensor.dtype).removeprefix("torch.") for tensors in headers for tensor in tensors.values()})
     size = sum(file.stat().st_size for file in {files[name].path for name in (CONFIG, EMBEDDER, ENCODER)})
-    return ModelParts(config, lexicon, files[EMBEDDER], files[ENCODER], sizes, "/".join(dtypes), size)
+    card = {"sizes": sizes}
+    return Description(path, FORMAT, config, shapes, "/".join(dtypes), size, card=card), lexicon, sources
 
 
 # Sizes
@@ -154,8 +125,11 @@ def _sizes(files: Mapping[str, SourceFile]) -> tuple[dict[str, Any], str]:
 
 def _config(
     sizes: dict[str, Any], label: str, files: Mapping[str, SourceFile], shapes: Mapping[str, Shape], arrays: int
-) -> tuple[BiLMConfig, Lexicon]:
-    """The sizes as a configuration, and the dictionaries; the numbers of words and characters come from the tables."""
+) -> tuple[BiLMConfig, dict[str, Shape], Lexicon]:
+    """The configuration, the shapes of its weights, and the dictionaries; the tables give the numbers of their rows.
+
+    `shapes` are those in the file of the tables, and `arrays` are counted in both files.
+    """
     encoder, embedder = sizes["encoder"], sizes["token_embedder"]
     try:
         _check_kinds(encoder, embedder, label)
@@ -169,7 +143,7 @@ def _config(
         lexicon = _lexicon(files[EMBEDDER], tables[WORDS], tables[CHARACTERS], cut)
         config = from_dict(BiLMConfig, _values(encoder, embedder, lexicon, shapes))
         check_counts(config, arrays, REMEDY)
-        return config, lexicon
+        return config, weight_shapes(config), lexicon
     except KeyError as error:
         raise InputError(f"{label}: no key {error}; the sizes of an ELMoForManyLangs model are expected") from error
     except ConfigError as error:
@@ -190,61 +164,41 @@ def _values(
 ) -> dict[str, Any]:
     char_cnn = None
     if lexicon.characters is not None:
-        char_cnn = {
-            "embedding_dim": embedder["char_dim"],
-            "filters": embedder["filters"],
-            "n_highway": embedder["n_highway"],
-            "n_characters": shapes[CHAR_TABLE][0] + 1,
-            "max_characters_per_token": embedder["max_characters_per_token"],
-            "activation": embedder["activation"],
-        }
-    return {
-        "lstm": {
-            "dim": encoder["dim"],
-            "projection_dim": encoder["projection_dim"],
-            "n_layers": encoder["n_layers"],
-            "cell_clip": encoder["cell_clip"] or None,
-            "proj_clip": encoder["proj_clip"] or None,
-            "use_skip_connections": True,
-            "forget_bias": 0.0,
-            "always_project": True,
-        },
-        "char_cnn": None,
-        "word_cnn": {
-            "n_words": shapes[WORD_TABLE][0] + 1 if lexicon.words is not None else 0,
-            "word_dim": embedder["word_dim"] if lexicon.words is not None else 0,
-            "char_cnn": char_cnn,
-        },
-    }
+        same = ("filters", "n_highway", "max_characters_per_token", "activation")
+        char_cnn = {name: embedder[name] for name in same}
+        char_cnn |= {"embedding_dim": embedder["char_dim"], "n_characters": shapes[CHAR_TABLE][0] + 1}
+    lstm = {name: encoder[name] for name in ("dim", "projection_dim", "n_layers")}
+    lstm |= {name: encoder[name] or None for name in ("cell_clip", "proj_clip")}
+    lstm |= {"use_skip_connections": True, "forget_bias": 0.0, "always_project": True}
+    words = {"n_words": 0, "word_dim": 0}
+    if lexicon.words is not None:
+        words = {"n_words": shapes[WORD_TABLE][0] + 1, "word_dim": embedder["word_dim"]}
+    return {"lstm": lstm, "char_cnn": None, "word_cnn": words | {"char_cnn": char_cnn}}
 
 
 def _check_kinds(encoder: dict[str, Any], embedder: dict[str, Any], label: str) -> None:
     """Refuses kinds of model that the original program names but cannot run, or does not run consistently."""
-    kind = str(encoder["name"]).lower()
-    if kind != "elmo":
+    if str(encoder["name"]).lower() != "elmo":
         raise InputError(
             f"{label}: encoder.name is {encoder['name']!r}; only 'elmo' is read: the vectors of 'lstm' depend on the"
             " rest of their batch"
         )
-    kind, reads_characters = str(embedder["name"]).lower(), _is_positive(embedder, "char_dim", label)
+    for name in ("char_dim", "word_dim"):
+        size = embedder[name]
+        if not is_whole(size) or size < 0:
+            raise InputError(f"{label}: token_embedder.{name} is {size!r}; a whole number of at least 0 is expected")
+    kind = str(embedder["name"]).lower()
     if kind not in ("cnn", "lstm"):
         raise InputError(f"{label}: token_embedder.name is {embedder['name']!r}; 'cnn' is expected")
-    if kind == "lstm" and reads_characters:
+    if kind == "lstm" and embedder["char_dim"]:
         raise InputError(
             f"{label}: token_embedder.name is 'lstm' and char_dim {embedder['char_dim']}; only 'cnn' can read"
             " characters; the original program rejects such a model, too"
         )
-    if not reads_characters and not _is_positive(embedder, "word_dim", label):
+    if not embedder["char_dim"] and not embedder["word_dim"]:
         raise InputError(
             f"{label}: word_dim and char_dim are 0, so the model has no input; at least one must be positive"
         )
-
-
-def _is_positive(embedder: dict[str, Any], name: str, label: str) -> bool:
-    size = embedder[name]
-    if not is_whole(size) or size < 0:
-        raise InputError(f"{label}: token_embedder.{name} is {size!r}; a whole number of at least 0 is expected")
-    return size > 0
 
 
 def _dictionary(
@@ -276,15 +230,14 @@ def _dictionary(
 def _read_dictionary(source: SourceFile) -> dict[str, int]:
     try:
         text = source.read(MOST_DICTIONARY).decode("utf-8")
-        # A byte-order mark is dropped, unless it is the form of the first line.
-        text = text if text.startswith("\ufeff\t") else text.removeprefix("\ufeff")
-        lines = text.removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(
             f"{source.label}: is not UTF-8 ({error.reason} at byte {error.start}); fetch it again"
         ) from error
+    # A byte-order mark is dropped, unless it is the form of the first line.
+    text = text if text.startswith("\ufeff\t") else text.removeprefix("\ufeff")
     ids: dict[str, int] = {}
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
         fields = line.strip().split("\t")
         form, index = ("\u3000", fields[0]) if len(fields) == 1 else fields if len(fields) == 2 else ("", "")
         if not index.isascii() or not is_number(index):
@@ -296,7 +249,24 @@ def _read_dictionary(source: SourceFile) -> dict[str, int]:
 # Weights
 
 
-def _headers(source: SourceFile) -> "Tensors":
+def _parts(config: BiLMConfig) -> tuple[dict[str, Part], dict[str, Part]]:
+    """What the tensors of the two files hold; highways and LSTMs are AllenNLP's, but for the 1 of the forget gate."""
+    embedder = config.word_cnn
+    assert embedder is not None
+    encoder, cnn = "token_encoder", embedder.char_cnn
+    parts = layer_parts("projection", f"{encoder}.projection")
+    if embedder.n_words:
+        parts[WORD_TABLE] = Part(f"{encoder}.words", "unpadded")
+    if cnn is not None:
+        encoder += ".char_cnn"
+        parts[CHAR_TABLE] = Part(f"{encoder}.embedding", "unpadded")
+        for i in range(len(cnn.filters)):
+            parts |= layer_parts(f"convolutions.{i}", f"{encoder}.convolutions.{i}")
+        parts |= highway_parts(cnn, "highways._layers", encoder)
+    return parts, lstm_parts(config.lstm, "")
+
+
+def _headers(source: SourceFile) -> "dict[str, Tensor]":
     """The tensors of a file without their values."""
     from elmo.formats.torch_file import read_state_headers
 
