@@ -9,12 +9,14 @@
 (tensorflow/core/protobuf/tensor_bundle.proto; tensorflow/core/lib/io/table_format.txt)
 """
 
+import io
 import struct
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -36,6 +38,7 @@ MASK = 0xA282EAD8
 """The number that LevelDB and TensorFlow add to a checksum that they store."""
 
 Value = int | bytes
+T = TypeVar("T", int, bytes)
 
 
 @dataclass(frozen=True)
@@ -130,13 +133,13 @@ def _read_index(index: Path) -> Bundle:
     if b"" not in entries:
         raise InputError(f"{index}: has no header; a checkpoint of TensorFlow's version 2 is expected")
     header = _fields(entries.pop(b""))
-    if _number(header, 2):
+    if _last(header, 2, 0):
         raise InputError(
             f"{index}: was written on a big-endian machine; save the checkpoint again on a little-endian one"
         )
     variables = {key.decode(): _variable(value) for key, value in entries.items()}
     prefix = index.with_name(index.name.removesuffix(".index"))
-    return Bundle(prefix, _number(header, 1), variables)
+    return Bundle(prefix, _last(header, 1, 0), variables)
 
 
 def _matches(data: bytes | np.ndarray, stored: int) -> bool:
@@ -152,10 +155,10 @@ def _matches(data: bytes | np.ndarray, stored: int) -> bool:
 def _variable(value: bytes) -> Variable:
     """Parses a BundleEntryProto."""
     fields = _fields(value)
-    shape = _fields(_bytes(fields, 2))
-    sizes = tuple(_number(_fields(bytes_), 1) for bytes_ in shape.get(2, []) if isinstance(bytes_, bytes))
-    numbers = (_number(fields, number) for number in (3, 4, 5, 6))
-    return Variable(_number(fields, 1), sizes, *numbers, partitioned=7 in fields)
+    shape = _fields(_last(fields, 2, b""))
+    sizes = tuple(_last(_fields(size), 1, 0) for size in shape.get(2, []) if isinstance(size, bytes))
+    numbers = (_last(fields, number, 0) for number in (3, 4, 5, 6))
+    return Variable(_last(fields, 1, 0), sizes, *numbers, partitioned=7 in fields)
 
 
 # The table
@@ -165,12 +168,11 @@ def _entries(path: Path, data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """The keys and values of a table."""
     if len(data) < FOOTER or struct.unpack("<Q", data[-8:])[0] != MAGIC:
         raise InputError(f"{path}: does not end like a checkpoint index ({len(data):,} bytes); {DAMAGED}")
-    footer = data[-FOOTER:]
-    _, place = _handle(footer, 0)  # the first handle is that of the metaindex block, which is always empty
-    (offset, size), _ = _handle(footer, place)
+    footer = io.BytesIO(data[-FOOTER:])
+    _handle(footer)  # that of the metaindex block, which is always empty
     left = len(data)
-    for _, handle in _block(path, data, offset, size):
-        (offset, size), _ = _handle(handle, 0)
+    for _, handle in _block(path, data, *_handle(footer)):
+        offset, size = _handle(io.BytesIO(handle))
         left -= size + TRAILER
         if left < 0:  # otherwise a small file could have endless entries
             raise InputError(f"{path}: its blocks have more bytes than the file ({len(data):,}); {DAMAGED}")
@@ -187,27 +189,19 @@ def _block(path: Path, data: bytes, offset: int, size: int) -> Iterator[tuple[by
         raise InputError(f"{path}: the block at {offset:,} does not match its checksum; {DAMAGED}")
     if kind:
         raise InputError(f"{path}: is compressed (kind {kind}); save it uncompressed, with tf.train.Saver")
-    block = data[offset:end]
-    (restarts,) = struct.unpack("<I", block[-4:])
-    place, end = 0, len(block) - 4 * (restarts + 1)
-    key = b""
-    while place < end:
-        shared, place = _varint(block, place)
-        own, place = _varint(block, place)
-        length, place = _varint(block, place)
+    (restarts,) = struct.unpack("<I", data[offset:end][-4:])
+    block, key = io.BytesIO(data[offset:end]), b""
+    while block.tell() < size - 4 * (restarts + 1):
+        shared, own, length = _varint(block), _varint(block), _varint(block)
         if shared + own > MOST_KEY:
             raise InputError(f"{path}: has a name of {shared + own:,} bytes; no variable has such a name; {DAMAGED}")
-        key = key[:shared] + block[place : place + own]
-        place += own
-        yield key, block[place : place + length]
-        place += length
+        key = key[:shared] + block.read(own)
+        yield key, block.read(length)
 
 
-def _handle(data: bytes, place: int) -> tuple[tuple[int, int], int]:
-    """A block's offset and size, and the place after both."""
-    offset, place = _varint(data, place)
-    size, place = _varint(data, place)
-    return (offset, size), place
+def _handle(stream: io.BytesIO) -> tuple[int, int]:
+    """A block's offset and size."""
+    return _varint(stream), _varint(stream)
 
 
 # Protocol buffers
@@ -216,45 +210,35 @@ def _handle(data: bytes, place: int) -> tuple[tuple[int, int], int]:
 def _fields(data: bytes) -> dict[int, list[Value]]:
     """The fields of a message by number."""
     fields: dict[int, list[Value]] = {}
-    place = 0
-    while place < len(data):
-        tag, place = _varint(data, place)
-        number, kind = tag >> 3, tag & 7
-        value: Value
+    stream = io.BytesIO(data)
+    while stream.tell() < len(data):
+        number, kind = divmod(_varint(stream), 8)
         if kind == 0:
-            value, place = _varint(data, place)
-        elif kind == 2:
-            length, place = _varint(data, place)
-            if place + length > len(data):
+            value: Value = _varint(stream)
+        elif kind in (1, 2, 5):
+            size = _varint(stream) if kind == 2 else {1: 8, 5: 4}[kind]
+            content = stream.read(size)
+            if len(content) < size:
                 raise IndexError("a message is cut short")
-            value, place = data[place : place + length], place + length
-        elif kind in (1, 5):
-            length = 8 if kind == 1 else 4
-            value, place = struct.unpack_from("<Q" if kind == 1 else "<I", data, place)[0], place + length
+            value = content if kind == 2 else int.from_bytes(content, "little")
         else:
             raise IndexError(f"a field of kind {kind}")
         fields.setdefault(number, []).append(value)
     return fields
 
 
-def _number(fields: dict[int, list[Value]], number: int) -> int:
-    """A field with one number; 0 if absent."""
-    value = fields.get(number, [0])[-1]
-    return value if isinstance(value, int) else 0
+def _last(fields: dict[int, list[Value]], number: int, absent: T) -> T:
+    """The value of a field that occurs once."""
+    value = fields.get(number, [absent])[-1]
+    return value if isinstance(value, type(absent)) else absent
 
 
-def _bytes(fields: dict[int, list[Value]], number: int) -> bytes:
-    value = fields.get(number, [b""])[-1]
-    return value if isinstance(value, bytes) else b""
-
-
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    """A varint (seven bits per byte, lowest first), and the place after it."""
+def _varint(stream: io.BytesIO) -> int:
+    """A varint: seven bits per byte, lowest first."""
     value = 0
     for shift in range(0, 70, 7):
-        byte = data[place]
-        place += 1
+        byte = stream.read(1)[0]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, place
+            return value
     raise IndexError("a number of more than ten bytes")

@@ -8,7 +8,7 @@
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,8 @@ from elmo.formats.allennlp import only_file, options_in, read_options, vocabular
 from elmo.formats.bilm_layout import REMEDY, dataset_names, to_config, to_weights
 from elmo.formats.files import list_files
 from elmo.formats.stored import Description, Model, check_shapes
-from elmo.formats.tensor_bundle import Bundle, index_of, is_index, read_index
+from elmo.formats.tensor_bundle import index_of, is_index, read_index
 from elmo.model.config import BiLMConfig, Shape, weight_shapes
-from elmo.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,33 +35,6 @@ SLOTS = re.compile(r"/(Adagrad|Adam(_\d)?|Momentum|RMSProp(_\d)?|ExponentialMovi
 NO_WORDS = "omitted: no vocab.txt beside the checkpoint"
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """The parts of a model that are read before any weight."""
-
-    bundle: Bundle
-    options: dict[str, Any]
-    config: BiLMConfig
-    names: dict[str, str]
-    """The variable of each dataset of the published file."""
-    softmax: dict[str, str]
-    """The variable of each part of the softmax."""
-    vocabulary: Vocabulary | None
-    bytes_on_disk: int
-
-    @property
-    def lm_head(self) -> dict[str, Shape] | None:
-        """The shapes of the softmax, if it is read."""
-        if not self.softmax or self.vocabulary is None:
-            return None
-        return {part: self.bundle.variables[name].shape for part, name in self.softmax.items()}
-
-    @property
-    def card(self) -> dict[str, Any]:
-        left_out = bool(self.softmax) and self.vocabulary is None
-        return {"options": self.options} | ({"softmax": NO_WORDS} if left_out else {})
-
-
 def recognizes(path: Path) -> bool:
     """Returns whether there is a checkpoint at `path`: a folder that has one, or one of its files."""
     if path.is_dir():
@@ -72,31 +44,23 @@ def recognizes(path: Path) -> bool:
 
 def describe(path: Path) -> Description:
     """Reads the options, the index of the checkpoint, and the vocabulary."""
-    found = _examine(path)
-    shapes, size = weight_shapes(found.config), found.bytes_on_disk
-    return Description(
-        path, FORMAT, found.config, shapes, "float32", size, found.lm_head, found.vocabulary, card=found.card
-    )
+    return _examine(path)[0]
 
 
 def load(path: Path) -> Model:
     """Reads a model; raises InputError if its files are damaged or do not match."""
     import torch
 
-    found = _examine(path)
-    weights = to_weights(found.config, lambda name: _read(found.bundle, found.names[name]))
+    found, names, softmax, read = _examine(path)
+    weights = to_weights(found.config, lambda name: read(names[name]))
     lm_head: "dict[str, Tensor] | None" = None
     if found.lm_head is not None:
-        lm_head = {part: torch.from_numpy(_read(found.bundle, name)) for part, name in found.softmax.items()}
+        lm_head = {part: torch.from_numpy(read(name)) for part, name in softmax.items()}
     return Model(found.config, weights, lm_head, found.vocabulary, card=found.card)
 
 
-def _read(bundle: Bundle, name: str) -> np.ndarray:
-    return bundle.read(name).astype(np.float32, copy=False)
-
-
-def _examine(path: Path) -> Checkpoint:
-    """Reads all but the values, whose shapes are checked."""
+def _examine(path: Path) -> tuple[Description, dict[str, str], dict[str, str], Callable[[str], np.ndarray]]:
+    """The description; the variables of the published file's datasets and of the softmax; what reads a variable."""
     index = _index_in(path) if path.is_dir() else _index_beside(path)
     bundle = read_index(index)
     files = list_files(index.parent)
@@ -118,8 +82,16 @@ def _examine(path: Path) -> Checkpoint:
             " word per line"
         )
     shards = {bundle.shard(variable.shard) for variable in bundle.variables.values()}
-    size = sum(file.stat().st_size for file in (index, *shards) if file.is_file())
-    return Checkpoint(bundle, options, config, names, softmax, vocabulary, size + options_file.size)
+    size = options_file.size + sum(file.stat().st_size for file in (index, *shards) if file.is_file())
+    lm_head: dict[str, Shape] | None = None
+    card: dict[str, Any] = {"options": options}
+    if softmax and vocabulary is None:
+        card["softmax"] = NO_WORDS
+    elif softmax:
+        lm_head = {part: bundle.variables[name].shape for part, name in softmax.items()}
+    shapes = weight_shapes(config)
+    found = Description(path, FORMAT, config, shapes, "float32", size, lm_head, vocabulary, card=card)
+    return found, names, softmax, lambda name: bundle.read(name).astype(np.float32, copy=False)
 
 
 def _softmax(label: str, config: BiLMConfig, known: dict[str, str], shapes: dict[str, Shape]) -> dict[str, str]:
