@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import io
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ from fnmatch import fnmatch
 from itertools import combinations
 from pathlib import Path
 from secrets import token_hex
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from elmo.errors import InputError
 
@@ -42,32 +43,29 @@ def check_output(
     check_not_input(path, inputs)
     if str(path) == "-":
         raise InputError("the output is '-', but standard output is not supported here; name a file")
-    if (size := len(os.fsencode(real_path(path).name))) > LONGEST_NAME:
+    real = real_path(path)
+    if (size := len(os.fsencode(real.name))) > LONGEST_NAME:
         problem = f"the name has {size} bytes; name an output of at most {LONGEST_NAME}"
         raise OSError(errno.ENAMETOOLONG, problem, str(path))
-    if _is_loop(path):
+    if any(part.is_symlink() for part in (real, *real.parents)):
         raise OSError(errno.ELOOP, "is a link that leads back to itself; remove it, or name another output", str(path))
     if path.exists() and not path.is_file() and not path.is_dir():
         raise FileExistsError(errno.EEXIST, "is neither a file nor a folder; name another output", str(path))
     if path.exists() and not overwrite:
-        raise FileExistsError(
-            errno.EEXIST,
-            "the output exists; remove it, name another, or add --overwrite to replace it",
-            str(path),
-        )
+        problem = "the output exists; remove it, name another, or add --overwrite to replace it"
+        raise FileExistsError(errno.EEXIST, problem, str(path))
     if path.is_dir():
         if not holds:
             raise IsADirectoryError(errno.EISDIR, "is a folder; name a file", str(path))
         for entry in sorted(path.iterdir()):
             if not any(fnmatch(entry.name, pattern) for pattern in holds):
-                raise FileExistsError(
-                    errno.EEXIST, f"is not replaced, since it also holds {entry.name!r}; name another", str(path)
-                )
+                problem = f"is not replaced, since it also holds {entry.name!r}; name another"
+                raise FileExistsError(errno.EEXIST, problem, str(path))
     elif holds and path.exists():
         raise NotADirectoryError(errno.ENOTDIR, "is a file; name a folder", str(path))
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "the output's folder does not exist; create it", str(path.parent))
-    if not os.access(real_path(path).parent, os.W_OK | os.X_OK):
+    if not os.access(real.parent, os.W_OK | os.X_OK):
         problem = "you may not write in the output's folder; name an output elsewhere"
         raise PermissionError(errno.EACCES, problem, str(path.parent))
 
@@ -165,24 +163,20 @@ def advise_resume(path: Path) -> Iterator[None]:
         raise OSError(error.errno, problem, str(path)) from error
 
 
-class AppendedFile:
+class AppendedFile(io.FileIO):
     """A file to which whole records are appended, each written at once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         with advise_resume(path):
-            self._file = path.open("ab", buffering=0)
+            super().__init__(path, "ab")
 
-    def write(self, record: bytes) -> None:
+    def write(self, record: Any) -> int:
+        left = memoryview(record)
         with advise_resume(self._path):
-            while record:
-                record = record[self._file.write(record) :]
-
-    def flush(self) -> None:
-        """Does nothing, since there is no buffer."""
-
-    def close(self) -> None:
-        self._file.close()
+            while left:
+                left = left[super().write(left) :]
+        return len(record)
 
 
 def move_into_place(finished: Path, path: Path) -> None:
@@ -248,14 +242,6 @@ def remove_abandoned(lefts: Iterable[Path]) -> None:
             newest = max(part.lstat().st_mtime for part in (left, *left.rglob("*")))
             if time.time() - newest > ABANDONED:
                 _delete(left)
-
-
-def _is_loop(path: Path) -> bool:
-    try:
-        path.stat()
-    except OSError as error:
-        return error.errno == errno.ELOOP
-    return False
 
 
 def _sync(path: Path) -> None:

@@ -10,11 +10,9 @@ h5py is imported where a file is opened: other formats do not need it.
 """
 
 import io
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from elmo.errors import InputError
@@ -118,46 +116,37 @@ class Hdf5Output:
     def __enter__(self) -> "Hdf5Output":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.file.close()
         self._sink.close()
         if error is None:
             self.check()
 
 
-class _Sink(io.RawIOBase):
-    """The file-like object that h5py writes to. After the first error, all writes go to memory."""
+class _Sink(io.FileIO):
+    """The file that h5py writes to. After the first error, all writes go to memory."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("wb+", buffering=0)
-        self._position = 0
+        super().__init__(path, "wb+")
         self._unwritten: list[tuple[int, bytes]] = []
         self.error: BaseException | None = None
 
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position}.get(whence)
-        self._position = offset + (os.fstat(self._file.fileno()).st_size if base is None else base)
-        return self._position
-
     def write(self, data: Any) -> int:  # any buffer: h5py's are Cython's
-        size = len(data)
+        begin, size, left = self.tell(), len(data), memoryview(data)
         try:
-            if self.error is None:
-                self._write(memoryview(data))
+            while left and self.error is None:
+                left = left[super().write(left) :]
         except BaseException as error:  # not even an interrupt may pass through HDF5
             self.error = error
         if self.error is not None:
-            self._unwritten.append((self._position, bytes(data)))
-        self._position += size
+            self._unwritten.append((begin, bytes(data)))
+            self.seek(begin + size)
         return size
 
     def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer)
-        begin, end = self._position, self._position + len(view)
-        self._file.seek(begin)
-        read = self._file.readinto(view)
+        view, begin = memoryview(buffer), self.tell()
+        end = begin + len(view)
+        read = super().readinto(view)
         if self._unwritten:
             view[read:] = bytes(len(view) - read)
             read = len(view)
@@ -165,22 +154,13 @@ class _Sink(io.RawIOBase):
             low, high = max(begin, offset), min(end, offset + len(data))
             if low < high:
                 view[low - begin : high - begin] = data[low - offset : high - offset]
-        self._position += read
+        self.seek(begin + read)
         return read
 
     def truncate(self, size: int | None = None) -> int:
-        end = self._position if size is None else size
+        end = self.tell() if size is None else size
         try:
-            self._file.truncate(end)
+            super().truncate(end)
         except OSError as error:
             self.error = self.error or error
         return end
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-    def _write(self, data: memoryview) -> None:
-        self._file.seek(self._position)
-        while data:
-            data = data[self._file.write(data) :]
