@@ -11,6 +11,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, time
 from difflib import get_close_matches
 from pathlib import Path
@@ -80,12 +81,11 @@ def from_dict(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
     known = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for key in values:
         if key not in known:
-            names = [where + name for name in known]
-            inner = {name.rpartition(".")[2]: name for name in reversed([*_names(kind, where)])}
-            meant = f"; did you mean {inner[key]}?" if key in inner else did_you_mean(key, known, 0.75, where)
-            if not meant and (close := get_close_matches(str(key).lower(), inner, 1, 0.75)):
-                meant = f"; did you mean {inner[close[0]]}?"
-            raise ConfigError(f"unknown key {where + str(key)!r}{meant or '; known keys: ' + ', '.join(names)}")
+            full = {name.rpartition(".")[2]: name for name in reversed([*_names(kind, where)])}
+            close = get_close_matches(str(key).lower(), full, 1, 0.75)
+            names = ", ".join(where + name for name in known)
+            meant = f"did you mean {full[close[0]]}?" if close else f"known keys: {names}"
+            raise ConfigError(f"unknown key {where + str(key)!r}; {meant}")
     for name, field in known.items():
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if required and name not in values:
@@ -109,8 +109,7 @@ def _with_default(field: dataclasses.Field[Any], value: Any) -> Any:
         return value
     made = field.default_factory is not dataclasses.MISSING
     default = field.default_factory() if made else field.default  # type: ignore[operator]
-    is_config = dataclasses.is_dataclass(default) and not isinstance(default, type)
-    return merge_tables(to_dict(default), value) if is_config else value
+    return merge_tables(to_dict(default), value) if dataclasses.is_dataclass(type(default)) else value
 
 
 def check_regular(path: Path) -> None:
@@ -157,16 +156,15 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def load_toml(path: Path) -> dict[str, Any]:
     """Reads a recipe as plain values; a byte-order mark, as some editors write, is skipped."""
+    content = read_regular(path, MOST_TOML)
     try:
-        text = read_regular(path, MOST_TOML).decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
         if any(line.partition("=")[0].count(".") > MOST_DOTS for line in text.split("\n")):
             raise ValueError("it is nested too deeply")
         return tomllib.loads(text)
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 ({error.reason} at byte {error.start}); convert it to UTF-8") from error
     except (ValueError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
         problem = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise ConfigError(f"{path}: not valid TOML ({problem}); fix it") from error
 
@@ -286,14 +284,13 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
     return values
 
 
-def check_range(config: Any, names: Iterable[str], least: float, below: float | None = None, where: str = "") -> None:
+def check_range(config: Any, names: Iterable[str], least: float, below: float = math.inf, where: str = "") -> None:
     """Raises ConfigError if a number with one of these names is not in [least, below).
 
     This and the following functions check each number of a tuple, and take None, which is no number.
     """
-    expected = f"at least {least}" if below is None else f"from {least} to less than {below}"
-    most = math.inf if below is None else below
-    _check_all(config, names, lambda number: least <= number < most, expected, where)
+    expected = f"at least {least}" if below == math.inf else f"from {least} to less than {below}"
+    _check_all(config, names, lambda number: least <= number < below, expected, where)
 
 
 def check_sizes(config: Any, names: Iterable[str], where: str = "", least: int = 1, most: int = LARGEST_SIZE) -> None:
@@ -302,11 +299,10 @@ def check_sizes(config: Any, names: Iterable[str], where: str = "", least: int =
     _check_all(config, names, lambda number: number <= most, f"at most {most}", where)
 
 
-def check_above(config: Any, names: Iterable[str], most: float | None = None, where: str = "") -> None:
+def check_above(config: Any, names: Iterable[str], most: float = LARGEST, where: str = "") -> None:
     """Raises ConfigError if a number with one of these names is not in (0, most], or is infinite."""
-    expected = "a number above 0" + ("" if most is None else f" and at most {most:,}")
-    limit = LARGEST if most is None else most
-    _check_all(config, names, lambda number: 0 < number <= limit, expected, where)
+    expected = "a number above 0" + ("" if most == LARGEST else f" and at most {most:,}")
+    _check_all(config, names, lambda number: 0 < number <= most, expected, where)
 
 
 def check_lists(config: Any, names: Iterable[str], where: str = "") -> None:
@@ -330,7 +326,13 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     """Checks `value` against the annotation `hint`, building nested dataclasses and tuples."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return _convert_union(arguments, value, where)
+        if types.NoneType in arguments and value in (None, "none"):
+            return None
+        *others, last = (kind for kind in arguments if kind is not types.NoneType)
+        for kind in others:
+            with suppress(ConfigError):
+                return _convert(kind, value, where)
+        return _convert(last, value, where)
     if origin is typing.Literal:
         if value in arguments:
             return value
@@ -369,16 +371,3 @@ def _float(value: float, where: str) -> float:
     if abs(value) < math.inf:
         raise ConfigError(f"{where} is larger than 32 bits hold; a number up to {LARGEST:.1e} is expected")
     raise ConfigError(f"{where} is {value}; a finite number is expected")
-
-
-def _convert_union(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
-    if types.NoneType in kinds and value in (None, "none"):
-        return None
-    rest = [kind for kind in kinds if kind is not types.NoneType]
-    errors = []
-    for kind in rest:
-        try:
-            return _convert(kind, value, where)
-        except ConfigError as error:
-            errors.append(error)
-    raise errors[-1]

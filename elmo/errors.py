@@ -42,18 +42,18 @@ class IrregularInput(InputError, UserWarning):
     """A file breaks its format in places that can still be read. It is a warning, which `--strict` makes an error."""
 
 
-def did_you_mean(name: str, known: Iterable[str], least: float = 0.6, where: str = "") -> str:
+def did_you_mean(name: str, known: Iterable[str], least: float = 0.6) -> str:
     """Returns the end of an error, which asks for the known name most like `name`; empty if none is like it.
 
-    `where`, such as the section of a key, is shown before the name. A name that looks the same is shown with escapes.
+    A name that looks the same is shown with escapes.
     """
     known = list(known)
     composed = normalize("NFC", str(name))
     same = None if composed.isascii() else next((each for each in known if normalize("NFC", each) == composed), None)
     if same is not None:
-        return f"; {where}{same!a} is there: the same characters, composed in another way (NFC or NFD)"
+        return f"; {same!a} is there: the same characters, composed in another way (NFC or NFD)"
     close = get_close_matches(str(name).lower(), known, 1, least)
-    return f"; did you mean {where}{close[0]}?" if close else ""
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def shown(value: object, most: int = 60) -> str:
