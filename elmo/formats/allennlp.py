@@ -132,41 +132,28 @@ def save(
 
 def _locate(path: Path, weights: Path | None) -> ModelFiles:
     """The files at `path`, or at the two paths."""
+    place, options, table = path, None, None
     if weights is not None:
-        return _two_paths(path, weights)
-    if path.is_dir() or is_archive(path):
-        beside = list_files(path)
-        found = _weights_in(path, beside)
-        return _parts(_options_of(found, path, beside), found, beside)
-    beside = list_files(path.parent)
-    if not is_hdf5(file_on_disk(path)):
-        return _parts(file_on_disk(path), _weights_in(path, beside), beside)
-    chosen = file_on_disk(path)
-    tops = _tops(chosen)
-    if "embedding" in tops and "RNN_0" not in tops:
-        weights_file = _weights_in(path, [file for file in beside if file.path != path])
-        return ModelFiles(_options_of(weights_file, path, beside), weights_file, chosen, beside)
-    return _parts(_options_of(chosen, path, beside), chosen, beside)
-
-
-def _two_paths(options: Path, weights: Path) -> ModelFiles:
-    if options.is_dir() or not _is_options(file_on_disk(options)):
-        raise InputError(f"{options}: not an options file (JSON with a table 'lstm'); give it, then the weights (HDF5)")
-    if weights.is_dir() or is_archive(weights):
-        beside = list_files(weights)
-        return _parts(file_on_disk(options), _weights_in(weights, beside), beside)
-    if not is_hdf5(file_on_disk(weights)):
-        raise InputError(f"{weights}: not an HDF5 file ({weights.stat().st_size:,} bytes); give the weights file")
-    return _parts(file_on_disk(options), file_on_disk(weights), list_files(weights.parent))
-
-
-def _parts(options: SourceFile, weights: SourceFile, beside: list[SourceFile]) -> ModelFiles:
-    """Adds the token embeddings beside the weights, if the weights have no token encoder."""
-    tops = _tops(weights)
-    if "RNN_0" not in tops or tops & {"char_embed", "embedding"}:
-        return ModelFiles(options, weights, None, beside)
-    tables = [file for file in _hdf5_in(beside) if file != weights and "embedding" in _tops(file)]
-    return ModelFiles(options, weights, tables[0] if len(tables) == 1 else None, beside)
+        if path.is_dir() or not _is_options(file_on_disk(path)):
+            problem = "not an options file (JSON with a table 'lstm'); give it, then the weights (HDF5)"
+            raise InputError(f"{path}: {problem}")
+        place, options = weights, file_on_disk(path)
+    if place.is_dir() or is_archive(place):
+        found, beside = None, list_files(place)
+    else:
+        found, beside = file_on_disk(place), list_files(place.parent)
+    if found is not None and not is_hdf5(found):
+        if options is not None:
+            raise InputError(f"{place}: not an HDF5 file ({found.size:,} bytes); give the weights file")
+        found, options = None, found
+    if found is not None and options is None and _tops(found) in ({"embedding"}, {"embedding", "char_embed"}):
+        found, table = None, found
+    found = found or _weights_in(place, [file for file in beside if file != table])
+    options = options or _options_of(found, path, beside)
+    if table is None and _tops(found) == {"RNN_0"}:  # the token embeddings have a file of their own
+        tables = [file for file in _hdf5_in(beside) if file != found and "embedding" in _tops(file)]
+        table = tables[0] if len(tables) == 1 else None
+    return ModelFiles(options, found, table, beside)
 
 
 def _is_options(source: SourceFile) -> bool:
@@ -189,16 +176,12 @@ def options_in(files: list[SourceFile]) -> list[SourceFile]:
 def _options_of(weights: SourceFile, place: Path, beside: list[SourceFile]) -> SourceFile:
     """The options file of the folder or archive; of several, the one whose name fits that of the weights."""
     found = options_in(beside)
-    twins = [file for file in found if _are_twins(file.name, weights.name)]
+    stem, start = PurePath(weights.name).stem, weights.name.split("weights")[0]
+    twins = [file for file in found if PurePath(file.name).stem == stem or file.name.split("options")[0] == start]
     both = "give both paths: elmo.load(OPTIONS, weights=WEIGHTS), or --weights on the command line"
     if not found:
         refuse_known([file for file in beside if file.name.endswith(".json") or "options" in file.name])
     return only_file(place, twins if len(twins) == 1 else found, "options", both)
-
-
-def _are_twins(options: str, weights: str) -> bool:
-    same_stem = PurePath(options).stem == PurePath(weights).stem
-    return same_stem or options.split("options")[0] == weights.split("weights")[0]
 
 
 def _weights_in(place: Path, files: list[SourceFile]) -> SourceFile:
