@@ -134,7 +134,9 @@ def convert_verb(arguments: argparse.Namespace) -> None:
             store = arguments.store or "float32"
             formats.native.save(model, target, arguments.overwrite, store, counter.update, counter.waiting)
         else:
-            formats.allennlp.save(model, target, arguments.overwrite, counter.update)
+            from elmo.formats import allennlp
+
+            allennlp.save(model, target, arguments.overwrite, counter.update)
     softmax = "the softmax" if model.config.n_tokens_vocab else "the softmax and the vocabulary"
     parts = {softmax: model.lm_head, "the learned mixes": model.mixes, "the tokenizer's settings": model.text}
     parts |= {"the card": model.card.keys() - {"options"}}

@@ -9,7 +9,6 @@ import re
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
 from elmo.errors import InputError, path_of, pip_line, shown
 from elmo.forking import settle_child
@@ -20,12 +19,6 @@ from elmo.formats.stored import Mix as Mix
 from elmo.formats.stored import Model as Model
 from elmo.formats.stored import check_finite
 from elmo.formats.stored import content_hash as content_hash
-
-if TYPE_CHECKING:
-    from elmo.formats import allennlp as allennlp
-    from elmo.formats import allennlp_archive as allennlp_archive
-    from elmo.formats import many_langs as many_langs
-    from elmo.formats import tensorflow as tensorflow
 
 FORMATS = ("native", "many_langs", "allennlp_archive", "allennlp", "tensorflow")
 """The modules, in the order in which they are asked."""
@@ -160,18 +153,8 @@ def _which(path: str | Path | None, weights: str | Path | None) -> tuple[ModuleT
     return allennlp_archive if allennlp_archive.recognizes(found) else allennlp, (options, found)
 
 
-def _module(name: str) -> ModuleType:
-    return import_module(f"elmo.formats.{name}")
-
-
-def __getattr__(name: str) -> Any:
-    if name in FORMATS:
-        return _module(name)
-    raise AttributeError(f"module 'elmo.formats' has no attribute {name!r}")
-
-
 def _format_of(path: Path) -> ModuleType:
-    for format_ in map(_module, FORMATS):
+    for format_ in (import_module(f"elmo.formats.{name}") for name in FORMATS):
         if format_.recognizes(path):
             return format_
     native.check_json(path)

@@ -239,7 +239,7 @@ def test_native_configuration_that_is_no_json_is_named(tmp_path, text):
 def test_native_card_that_is_no_table_of_options_is_left_out(tmp_path):
     folder = saved(tmp_path)
     change_config(folder, card={"options": "x"})
-    formats.allennlp.save(formats.load(folder), tmp_path / "published")
+    allennlp.save(formats.load(folder), tmp_path / "published")
     assert formats.load(tmp_path / "published").config == formats.load(folder).config
 
 
