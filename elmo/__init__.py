@@ -45,21 +45,8 @@ _HOMES = {
     "to_batch": "elmo.text.batching",
 }
 # `HubModel` is not listed, since it needs an extra and `from elmo import *` must work on a plain installation.
-__all__ = [
-    "BiLM",
-    "BiLMConfig",
-    "Elmo",
-    "Embedder",
-    "InputError",
-    "ScalarMix",
-    "TextVectors",
-    "batch_to_ids",
-    "load",
-    "plot",
-    "read_vectors",
-    "to_batch",
-    "train",
-]
+__all__ = ["BiLM", "BiLMConfig", "Elmo", "Embedder", "InputError", "ScalarMix", "TextVectors"]
+__all__ += ["batch_to_ids", "load", "plot", "read_vectors", "to_batch", "train"]
 
 
 def load(
@@ -158,7 +145,6 @@ def _of_others(name: str) -> Any:
 
     if find_spec(f"elmo.{name}") is not None:  # `from elmo import cli` asks here before it imports the module
         return None
-    packages = {point.module.partition(".")[0] for point in entry_points(group="elmo.verbs")}
-    found = (f"{package}.{name}" for package in sorted(packages) if find_spec(f"{package}.{name}") is not None)
-    home = next(found, None)
-    return None if home is None else import_module(home)
+    packages = sorted({point.module.partition(".")[0] for point in entry_points(group="elmo.verbs")})
+    homes = (f"{package}.{name}" for package in packages)
+    return next((import_module(home) for home in homes if find_spec(home) is not None), None)

@@ -197,7 +197,10 @@ def _receive(response: HTTPResponse, url: str, part: _Part) -> str | None:
         raise _Failure(f"the file has {expected:,} bytes, {part.wanted.size:,} are expected")
     if have == 0:
         part.begin(url, response.headers)
-    _check_room(part, (expected or 0) - have)
+    needed, free = (expected or 0) - have, shutil.disk_usage(part.path.parent).free
+    if needed > free:
+        said = f"{needed:,} bytes are needed, {free:,} are free; free some, or set ELMO_CACHE to another folder"
+        raise OSError(errno.ENOSPC, said, str(part.path.parent))
     with part.path.open("ab" if have else "wb") as file:
         while chunk := response.read(CHUNK):
             file.write(chunk)
@@ -250,13 +253,6 @@ def _broken(error: OSError | HTTPException | ValueError, part: _Part, url: str) 
     if isinstance(reason, TimeoutError):
         return f"no answer in {TIMEOUT:.0f} s"
     return " ".join(str(reason).split()) or type(reason).__name__
-
-
-def _check_room(part: _Part, needed: int) -> None:
-    free = shutil.disk_usage(part.path.parent).free
-    if needed > free:
-        said = f"{needed:,} bytes are needed, {free:,} are free; free some, or set ELMO_CACHE to another folder"
-        raise OSError(errno.ENOSPC, said, str(part.path.parent))
 
 
 def _content_range(headers: HTTPMessage) -> tuple[int | None, int | None]:

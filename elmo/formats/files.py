@@ -258,32 +258,24 @@ def _copy_of_tarred(path: Path, info: tarfile.TarInfo, count: int) -> Any:
 
 def _unpacked_tar(path: Path) -> io.BufferedReader:
     """The tar, or what its gzip file unpacks to, forwards only."""
-    file = path.open("rb")
-    compressed = file.read(len(GZIP_START)) == GZIP_START
-    file.seek(0)
-    return io.BufferedReader(_Unpacked(file, str(path)), BLOCK) if compressed else file
+    with path.open("rb") as file:
+        compressed = file.read(len(GZIP_START)) == GZIP_START
+    return io.BufferedReader(_Unpacked(path), BLOCK) if compressed else path.open("rb")  # type: ignore[arg-type]
 
 
-class _Unpacked(io.RawIOBase):
-    """The unpacked content of the gzip streams in `file`; `label` is for errors. Closing it closes `file`."""
+class _Unpacked(gzip.GzipFile):
+    """The unpacked content of a gzip file, forwards only."""
 
-    def __init__(self, file: io.BufferedReader, label: str) -> None:
-        self._packed, self._label = file, label
-        self._file = gzip.GzipFile(fileobj=file)
+    def seekable(self) -> bool:
+        return False
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        with _readable(self._label):
-            count = self._file.readinto(buffer)
-        if self._file.tell() > max(BOMB_FROM, BOMB_RATIO * self._packed.tell()):
-            raise _bomb(self._label, self._packed.tell())
+    def readinto(self, b: Any) -> int:  # its name in Python 3.14
+        with _readable(self.name):
+            count = super().readinto(b)
+        packed = self.fileobj.tell()  # type: ignore[attr-defined]
+        if self.tell() > max(BOMB_FROM, BOMB_RATIO * packed):
+            raise _bomb(self.name, packed)
         return count
-
-    def close(self) -> None:
-        self._packed.close()
-        super().close()
 
 
 def _copy(file: Any, count: int, label: str) -> Any:
@@ -291,23 +283,19 @@ def _copy(file: Any, count: int, label: str) -> Any:
     copy = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115
     try:
         while count and (block := file.read(min(count, BLOCK))):
-            _write(copy, block, label)
+            try:
+                copy.write(block)
+            except OSError as error:
+                raise InputError(
+                    f"{label}: cannot be unpacked in {tempfile.gettempdir()} ({error.strerror}); free some space there,"
+                    " or name another folder in the variable TMPDIR"
+                ) from error
             count -= len(block)
         copy.seek(0)
     except BaseException:
         copy.close()
         raise
     return copy
-
-
-def _write(copy: Any, block: bytes, label: str) -> None:
-    try:
-        copy.write(block)
-    except OSError as error:
-        raise InputError(
-            f"{label}: cannot be unpacked in {tempfile.gettempdir()} ({error.strerror}); free some space there, or name"
-            " another folder in the variable TMPDIR"
-        ) from error
 
 
 @contextmanager

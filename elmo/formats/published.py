@@ -71,10 +71,8 @@ def published_models() -> tuple[PublishedModel, ...]:
 def find_model(name: str) -> PublishedModel | None:
     """Returns the model with this name or alias, ignoring case."""
     wanted = name.lower()
-    for model in published_models():
-        if wanted in (known.lower() for known in (model.name, *model.aliases)):
-            return model
-    return None
+    known = ((model, each) for model in published_models() for each in (model.name, *model.aliases))
+    return next((model for model, each in known if each.lower() == wanted), None)
 
 
 def model_named(name: str) -> PublishedModel:
