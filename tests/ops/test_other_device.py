@@ -20,10 +20,9 @@ from elmo.model.lm_head import LmHead, log_expected, log_uniform
 from elmo.pretraining.batches import LmReader, ReaderConfig
 from elmo.pretraining.ids import make_ids
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig
-from elmo.pretraining.perplexity import HeldOut, perplexities, sum_losses
 from elmo.server.service import ServeConfig, Service
 from elmo.text.batching import to_batch
-from elmo.text.tokenizer import WHITESPACE, TextConfig
+from elmo.text.tokenizer import WHITESPACE
 from elmo.text.vocabulary import Vocabulary
 
 CPU = torch.device("cpu")
@@ -112,17 +111,6 @@ def test_gradients_of_training_are_the_same(text, negatives, there) -> None:
         found.append({name: g.cpu() for name, g in gradients.items()} | {"loss": loss.detach().cpu()})
     for name in found[0]:
         torch.testing.assert_close(found[0][name], found[1][name], atol=1e-6, rtol=1e-4)
-
-
-def test_perplexity_is_the_same(text, there) -> None:
-    path, vocabulary = text
-    found = []
-    for device in (CPU, there):
-        model = language_model(device, vocabulary, 0).eval()
-        held_out = HeldOut([path], TextConfig(tokens="whitespace", sentences="line"), vocabulary)
-        found.append(perplexities(sum_losses(model.bilm, model.lm_head, held_out)))
-    for policy in found[0]:
-        assert found[0][policy].log_probability == pytest.approx(found[1][policy].log_probability, rel=1e-5)
 
 
 def test_a_server_embeds_and_scores_the_same(
