@@ -42,10 +42,11 @@ def learned(scalars: np.ndarray, gamma: float, layer_norm: bool) -> ScalarMix:
 @given(mixes())
 def test_mix_is_equation_1(case) -> None:
     layers, mask, scalars, gamma = case
-    expected = gamma * np.tensordot(np.exp(scalars) / np.exp(scalars).sum(), layers, axes=1)
-    seen = learned(scalars, gamma, False)(torch.from_numpy(layers), torch.from_numpy(mask))
-    np.testing.assert_allclose(seen.detach().numpy(), expected, rtol=0, atol=1e-5)
-    assert torch.equal(learned(scalars, gamma, False)(torch.from_numpy(layers)), seen)
+    weights, mix = np.exp(scalars) / np.exp(scalars).sum(), learned(scalars, gamma, False)
+    np.testing.assert_allclose(mix.weights().detach().numpy(), weights, rtol=1e-5, atol=1e-6)
+    seen = mix(torch.from_numpy(layers), torch.from_numpy(mask))
+    np.testing.assert_allclose(seen.detach().numpy(), gamma * np.tensordot(weights, layers, axes=1), rtol=0, atol=1e-5)
+    assert torch.equal(mix(torch.from_numpy(layers)), seen)
     with pytest.raises(InputError, match="mask"):
         learned(scalars, gamma, True)(torch.from_numpy(layers))
 
@@ -76,13 +77,6 @@ def test_layer_norm_of_nothing_is_nothing() -> None:
     assert normalize_layers(torch.zeros(3, 0, 0, 5), torch.zeros(0, 0, dtype=torch.bool)).shape == (3, 0, 0, 5)
 
 
-def test_untrained_mix_is_the_average() -> None:
-    mix = ScalarMix(3)
-    torch.testing.assert_close(mix.weights(), torch.full((3,), 1 / 3))
-    layers = torch.randn(3, 2, 4, 5)
-    torch.testing.assert_close(mix(layers, torch.ones(2, 4, dtype=torch.bool)), layers.mean(0))
-
-
 def test_penalty_is_the_squared_norm_and_pulls_towards_the_average() -> None:
     mix = learned(np.array([1.0, -2.0, 0.5], dtype=np.float32), 1.0, False)
     penalty = mix.penalty(0.1)
@@ -90,18 +84,6 @@ def test_penalty_is_the_squared_norm_and_pulls_towards_the_average() -> None:
     penalty.backward()
     torch.testing.assert_close(mix.scalars.grad, 0.2 * mix.scalars.detach())
     assert mix.gamma.grad is None
-
-
-def test_a_task_can_train_the_mix_to_the_layer_that_it_needs() -> None:
-    """The task: to give half of layer 1 back. The mix goes there, and gamma to a half."""
-    mix, layers, mask = ScalarMix(3), torch.randn(3, 2, 4, 8), torch.ones(2, 4, dtype=torch.bool)
-    optimizer = torch.optim.Adam(mix.parameters(), 0.3)
-    for _ in range(60):
-        optimizer.zero_grad()
-        (mix(layers, mask) - layers[1] / 2).square().mean().backward()
-        optimizer.step()
-    assert mix.weights()[1] > 0.95
-    assert abs(float(mix.gamma.detach()) - 0.5) < 0.05
 
 
 # Elmo

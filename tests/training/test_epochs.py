@@ -115,19 +115,6 @@ def test_a_clipped_gradient_that_is_not_finite_is_still_an_error(tmp_path: Path)
         Trained(tmp_path, EpochConfig(epochs=1, clip_value=1.0), [1.0], network=network)
 
 
-def test_weight_decay_is_the_gradient_of_an_l2_penalty_of_the_matrix(tmp_path: Path) -> None:
-    """`lambda * ||W||^2` in the loss, as the paper has it for entailment, is a weight decay of twice lambda."""
-    config = EpochConfig(epochs=2, patience=0, lr=0.05, weight_decay=2 * 0.7, clip_norm=0.0)
-    run = Trained(tmp_path, config, [1.0, 2.0])
-    network = fresh()
-    optimizer = torch.optim.Adam(network.parameters(), lr=0.05)
-    for step in range(6):
-        optimizer.zero_grad()
-        (squared(network, BATCHES[step % 3]) + 0.7 * network.weight.square().sum()).backward()
-        optimizer.step()
-    torch.testing.assert_close(run.network.state_dict(), network.state_dict(), rtol=1e-4, atol=1e-6)
-
-
 @pytest.mark.parametrize("schedule", ["linear", "plateau"])
 def test_the_rate_is_that_of_the_schedule(tmp_path: Path, schedule: Any) -> None:
     """Falling evenly over all steps; or halved after an epoch that is no better."""
