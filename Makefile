@@ -66,7 +66,7 @@ test-engines: $(ENGINES)
 
 # Processes that train together, and are killed: minutes of waiting for each other.
 test-processes: $(SETUP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist -m processes --durations=5 tests/pretraining/test_two_processes.py tests/pretraining/test_lost_processes.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist -m processes --durations=5 tests/pretraining/test_processes.py
 
 # transformers 5 and its hub, beside the packages of .venv: Flair needs transformers 4.
 NEWEST := build/transformers-5
