@@ -1,29 +1,73 @@
-"""The reader of training windows: what is in them, resuming, ranks, one pass, errors."""
+"""The reader of training windows: what is in them, resuming, one pass, errors; and streams divided among processes."""
 
 import copy
 import json
 import multiprocessing
+import random
 import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
 from itertools import islice
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
-from window_corpus import CONFIG, LINES, VOCABULARY, WORDS, streams_of, write, write_corpus
 
 from elmo.pretraining.batches import IGNORED, LmReader, ReaderConfig
+from elmo.pretraining.division import divide_checkpoint
 from elmo.pretraining.ids import make_ids
+from elmo.pretraining.order import document_pieces
 from elmo.pretraining.prefetch import prefetch
+from elmo.pretraining.shares import SharedReader, check_shares, deal_files
 from elmo.text.characters import encode_words
 from elmo.text.marks import BOS, EOS
 from elmo.text.tokenizer import TextConfig
-from elmo.text.vocabulary import Vocabulary
+from elmo.text.vocabulary import SPECIAL, Vocabulary
+from elmo.training.checkpoint import RankProgress
+
+LINES = TextConfig("whitespace", "line")
+WORDS = ["ash", "birch", "cedar", "elm", "fir", "oak", "pine", "yew"]
+VOCABULARY = Vocabulary(SPECIAL + tuple(WORDS))
+CONFIG = ReaderConfig(streams=6, window=5, seed=3, document_characters=60, buffer_characters=400)
+
+
+def write_corpus(folder):
+    """Three files of a dozen documents; their paths."""
+    rng = random.Random(0)
+    for file in range(3):
+        documents = [
+            [[rng.choice(WORDS) for _ in range(rng.randint(1, 9))] for _ in range(rng.randint(1, 6))] for _ in range(12)
+        ]
+        write(folder / f"{file}.txt", documents)
+    return sorted(folder.glob("*.txt"))
+
+
+def write(path, documents):
+    path.write_text("\n\n".join("\n".join(" ".join(line) for line in document) for document in documents))
+    return path
+
+
+def streams_of(batches):
+    """What every stream reads: for each direction lists of (input, target, start, keep), padding left out."""
+    words = (BOS, EOS, *WORDS)
+    spelled = {tuple(row): word for word, row in zip(words, encode_words(words).tolist(), strict=True)}
+    rows = [[[], []] for _ in range(batches[0].inputs.shape[1])]
+    for batch in batches:
+        vocabulary = [spelled[tuple(row)] for row in batch.char_ids.tolist()]
+        assert len(set(vocabulary)) == len(vocabulary)
+        for row, both in enumerate(rows):
+            for d, column in enumerate(both):
+                columns = (x[d, row].tolist() for x in (batch.inputs, batch.targets, batch.starts, batch.keep))
+                for i, target, start, keep in zip(*columns, strict=True):
+                    if target == IGNORED:
+                        assert (start, keep) == (False, True)
+                    else:
+                        column.append((vocabulary[i], VOCABULARY.words[target], start, keep))
+    return rows
+
 
 DOCUMENTS = st.lists(
     st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=7), min_size=1, max_size=4), min_size=1, max_size=8
@@ -77,20 +121,12 @@ def test_windows_put_together_are_the_text_in_both_directions(tmp_path_factory, 
         assert read == documents
 
 
-def test_a_batch_has_the_shapes_and_types_of_lmbatch(paths):
-    batch = next(LmReader(make_ids(paths, LINES), VOCABULARY, CONFIG))
-    assert batch.inputs.shape == batch.targets.shape == batch.keep.shape == batch.starts.shape == (2, 6, 5)
-    assert batch.char_ids.shape[1] == 50
-    assert batch.inputs.dtype == batch.targets.dtype == batch.char_ids.dtype == torch.int64
-    assert batch.keep.dtype == batch.starts.dtype == torch.bool
-    assert not batch.keep[:, :, 0].any()  # the first token of every stream is read from the zero state
-    assert batch.starts[:, :, 0].all()
-
-
 def test_unknown_words_are_predicted_as_unk_and_read_as_they_are_spelled(tmp_path):
+    """With the ids of a vocabulary in any order."""
     path = write(tmp_path / "text.txt", [[["oak", "quince"]]])
-    (batch,) = LmReader(make_ids([path], LINES), VOCABULARY, ReaderConfig(1, 3, epochs=1))
-    assert batch.targets[0, 0].tolist() == [VOCABULARY.id("oak"), VOCABULARY.unknown, VOCABULARY.id(EOS)]
+    vocabulary = Vocabulary(("oak", "<UNK>", "</S>", "<S>"))
+    (batch,) = LmReader(make_ids([path], LINES), vocabulary, ReaderConfig(1, 3, epochs=1))
+    assert batch.targets[:, 0].tolist() == [[0, 1, 2], [1, 0, 3]]
     assert batch.char_ids[batch.inputs[0, 0]].tolist() == encode_words([BOS, "oak", "quince"]).tolist()
 
 
@@ -122,16 +158,6 @@ def test_resuming_after_any_batch_goes_on_bit_for_bit(paths, shuffle, epochs):
         assert list(LmReader(make_ids(paths, LINES), VOCABULARY, config, batches[-1].position)) == []
 
 
-def test_resuming_reads_raw_text_as_spacy_cuts_it(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text('Mr. Oak said: "Elm, yew." Then he left! Did he?\nYes (at 5 p.m.).\n\nAn ash, a fir; a birch.\n')
-    config = replace(CONFIG, streams=2, window=4)
-    batches = list(islice(LmReader(make_ids([path], TextConfig()), VOCABULARY, config), 12))
-    for number, batch in enumerate(batches[:-1]):
-        resumed = LmReader(make_ids([path], TextConfig()), VOCABULARY, config, batch.position)
-        assert same(batches[number + 1], next(resumed))
-
-
 def test_one_pass_reads_every_rank_to_its_end(paths):
     config = replace(CONFIG, epochs=1)
     whole = streams_of(list(LmReader(make_ids(paths, LINES), VOCABULARY, config)))
@@ -145,10 +171,8 @@ def test_one_pass_reads_every_rank_to_its_end(paths):
 
 def test_order_depends_on_the_seed_alone(paths):
     def first(seed):
-        return next(LmReader(make_ids(paths, LINES), VOCABULARY, replace(CONFIG, seed=seed))).position["streams"], [
-            batch.targets.tolist()
-            for batch in islice(LmReader(make_ids(paths, LINES), VOCABULARY, replace(CONFIG, seed=seed)), 5)
-        ]
+        reader = LmReader(make_ids(paths, LINES), VOCABULARY, replace(CONFIG, seed=seed))
+        return [(batch.position["streams"], batch.targets.tolist()) for batch in islice(reader, 5)]
 
     assert first(1) == first(1)
     assert first(1) != first(2)
@@ -191,11 +215,8 @@ def test_an_empty_corpus_is_an_error_in_any_mode(tmp_path, text):
 
 def test_a_position_of_another_run_is_refused(paths):
     position = next(LmReader(make_ids(paths, LINES), VOCABULARY, CONFIG)).position
-    for config, message in [
-        (replace(CONFIG, streams=3), "3 streams; 6"),
-        (replace(CONFIG, world=2), "1; 2"),
-    ]:
-        with refused(*message.split("; ")):
+    for config, words in ((replace(CONFIG, streams=3), ("3 streams", "6")), (replace(CONFIG, world=2), ("1", "2"))):
+        with refused(*words):
             LmReader(make_ids(paths, LINES), VOCABULARY, config, position)
     older = position | {"order": 2}
     with refused("order 2", "3"):
@@ -274,8 +295,78 @@ def test_a_reader_that_fails_says_where_and_leaves_no_process():
     assert multiprocessing.active_children() == []
 
 
-def test_targets_are_ids_of_the_vocabulary_of_any_order(tmp_path):
-    vocabulary = Vocabulary(("oak", "<UNK>", "</S>", "<S>"))
-    path = write(tmp_path / "text.txt", [[["oak"]]])
-    (batch,) = LmReader(make_ids([path], LINES), vocabulary, ReaderConfig(1, 2, epochs=1))
-    assert np.array_equal(batch.targets.numpy(), [[[0, 2]], [[0, 3]]])
+# Streams divided anew among other processes: together they read what one reader reads
+
+
+def carried_of(batches):
+    """Something that belongs to every stream, in the place of an LSTM's state."""
+    return torch.stack([batch.targets.sum((0, 2)) for batch in batches]).sum(0).view(1, 1, -1, 1)
+
+
+def cut(paths, pieces):
+    """Every file as several, each with whole documents."""
+    made = []
+    for path in paths:
+        documents = path.read_text(encoding="utf-8").split("\n\n")
+        for number in range(pieces):
+            made.append(path.with_name(f"{path.stem}-{number}.txt"))
+            made[-1].write_text("\n\n".join(documents[number::pieces]), encoding="utf-8")
+    return made
+
+
+@pytest.mark.parametrize(("seed", "shares"), [*((seed, 1) for seed in range(8)), (8, 2), (9, 3), (10, 3), (11, 6)])
+def test_processes_that_change_in_number_read_what_one_reads(paths, seed, shares):
+    rng = random.Random(seed)
+    config = replace(CONFIG, shuffle=bool(seed % 2), shares=shares)
+    parts = [
+        (rng.choice([n for n in (1, 2, 3, 6) if n % shares == 0 or shares % n == 0]), rng.randint(1, 25))
+        for _ in range(5)
+    ]
+    reader = LmReader if shares == 1 else SharedReader
+    paths = cut(paths, 4)
+    ids = make_ids(paths, LINES)
+    whole = reader(ids, VOCABULARY, config)
+    saved = None
+    for world, steps in parts:
+        expected = streams_of([next(whole) for _ in range(steps)])
+        kept = []
+        for rank in range(world):
+            own = replace(config, rank=rank, world=world)
+            state, begin = ([torch.zeros(1, 1, len(own.own_streams), 1)], None)
+            if saved is not None:
+                state, progress = divide_checkpoint(saved, rank, world)
+                begin = progress.position
+                assert torch.equal(state[0], torch.cat([old[0] for old, _ in saved], 2)[:, :, own.own_streams])
+            batches = list(zip(range(steps), reader(ids, VOCABULARY, own, begin), strict=False))
+            read = [batch for _, batch in batches]
+            assert streams_of(read) == expected[own.own_streams.start : own.own_streams.stop]
+            kept.append(([state[0] + carried_of(read)], RankProgress(steps, read[-1].position, [float(rank)])))
+        saved = kept
+    assert divide_checkpoint(saved, 0, 1)[1].losses == [(len(saved) - 1) / 2]
+
+
+def test_shares_read_other_files(paths):
+    ids = make_ids(cut(paths, 4), LINES)
+    files = deal_files(ids.sizes, 2)
+    assert sorted(files[0] + files[1]) == list(range(12))
+    sizes = [sum(ids.sizes[file] for file in share) for share in files]
+    assert max(sizes) < 1.1 * min(sizes)
+    read = []
+    for rank, share in enumerate(files):
+        reader = SharedReader(ids, VOCABULARY, replace(CONFIG, shares=2, epochs=1, rank=rank, world=2))
+        seen = sum(int((batch.targets[0] >= 0).sum()) for batch in reader)
+        assert seen == sum(piece.end - piece.begin for own in document_pieces(ids.only(share)) for piece in own)
+        read.append(seen)
+    assert sum(read) == len(ids.tokens)
+
+
+def test_shares_of_plain_and_compressed_files_are_measured_as_they_are_dealt(tmp_path):
+    for name, size in (("a.txt", 4_000), ("b.gz", 1_000)):
+        (tmp_path / name).write_bytes(b"x" * size)
+    check_shares(sorted(tmp_path.iterdir()), 2, 2, 1)
+
+
+@pytest.mark.parametrize(("streams", "shares", "world"), [(6, 4, 1), (6, 3, 2), (6, 6, 1)])
+def test_shares_that_do_not_fit_are_refused(paths, streams, shares, world):
+    with refused(f"shares is {shares}"):
+        check_shares(paths, streams, shares, world)

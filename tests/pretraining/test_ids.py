@@ -73,24 +73,6 @@ def test_ids_are_the_text_also_kept(tmp_path_factory, texts):
     assert same(kept, ids)
 
 
-def test_windows_are_what_both_directions_read():
-    ids = Ids(
-        np.array([2, 3, 4, 0, 5, 0]),
-        [*"EBabcd"],
-        np.zeros(6, int),
-        *[np.zeros(0, int)] * 2,
-        np.zeros(0, bool),
-        [],
-        [],
-        [],
-        "",
-    )
-    windows = ids.windows(np.arange(6))
-    assert ["".join(ids.words[word] for word in row) for row in windows.inputs] == ["BabcBd", "EcbaEd"]
-    assert ["".join(ids.words[word] for word in row) for row in windows.targets] == ["abcEdE", "cbaBdB"]
-    assert windows.starts.tolist() == [True, False, False, False, True, False]
-
-
 def test_marks_of_the_text_are_words_with_the_ids_of_the_vocabulary(tmp_path):
     ids = make_ids(write(tmp_path, [[[["a", "</S>", "<S>"]]]]), WHITESPACE)
     assert ids.tokens.tolist() == [2, 3, 4, 0]
@@ -134,20 +116,16 @@ def test_a_text_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
         make_ids(paths, WHITESPACE)
 
 
-def test_ids_of_a_respelled_text_are_kept(tmp_path):
-    paths, folder = write(tmp_path, [[[["a", "b"]]]]), tmp_path / "text"
-    respelled = replace(WHITESPACE, normalize=("nfc", "v>u"))
-    keep_ids(folder, make_ids(paths, respelled), paths, respelled)
-    assert kept_ids(folder, paths, respelled) is not None
-    assert kept_ids(folder, paths, WHITESPACE) is None
-
-
 def test_kept_ids_are_of_one_text_read_in_one_way(tmp_path, monkeypatch):
     paths, folder = write(tmp_path, [[[["a", "b"]]]]), tmp_path / "text"
     assert kept_ids(folder, paths, WHITESPACE) is None
     keep_ids(folder, make_ids(paths, WHITESPACE), paths, WHITESPACE)
     assert kept_ids(folder, paths, WHITESPACE) is not None
+    respelled = replace(WHITESPACE, normalize=("nfc", "v>u"))
     assert kept_ids(folder, paths, TextConfig()) is None
+    assert kept_ids(folder, paths, respelled) is None
+    keep_ids(tmp_path / "respelled", make_ids(paths, respelled), paths, respelled)
+    assert kept_ids(tmp_path / "respelled", paths, respelled) is not None
     with monkeypatch.context() as patch:
         patch.setattr("elmo.text.tokenizer.VERSION", 0)
         assert kept_ids(folder, paths, WHITESPACE) is None
