@@ -16,14 +16,14 @@ class Idle:
         self._launch = launch
 
     def __getitem__(self, grid: Any) -> Any:
-        return lambda *arguments, **options: self._launch(*arguments)
+        return self._launch
 
 
 def use_idle_kernels(monkeypatch: pytest.MonkeyPatch, seen: Callable[..., Any] = lambda *_: None) -> list[Any]:
     """Has these kernels on all devices during a test; returns the list of what is `seen` of their launches."""
     found: list[Any] = []
     kernels = ModuleType("kernels")
-    vars(kernels).update(dict.fromkeys(NAMES, Idle(lambda *arguments: found.append(seen(*arguments)))))
+    vars(kernels).update(dict.fromkeys(NAMES, Idle(lambda *arguments, **_: found.append(seen(*arguments)))))
     for place in ("elmo.ops", "elmo.ops.lstm", "elmo.ops.rows"):
         monkeypatch.setattr(f"{place}.has_kernels", lambda _: True)
     monkeypatch.setattr("elmo.ops.fused.kernels_for", lambda _: kernels)

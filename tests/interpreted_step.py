@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from graph_stand_in import CaptureError, put_in_place
+from graph_stand_in import CaptureError
 from interpreted_kernels import CONFIG, close
 from refusals import refused
 from small_corpus import write_corpus
@@ -26,7 +26,6 @@ from elmo.training.optim import OptimConfig, build_optimizer
 
 READER = ReaderConfig(streams=2, window=3, seed=3, max_characters=20)
 CPU = torch.device("cpu")
-put_in_place()
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from graph_stand_in import put_in_place
 from interpreted_kernels import CONFIG
 from refusals import refused
 from safetensors.torch import load_file
@@ -23,8 +22,6 @@ from elmo.pretraining.train import pretrain
 from elmo.text.tokenizer import WHITESPACE
 from elmo.training.loop import LoopConfig
 from elmo.training.optim import OptimConfig
-
-put_in_place()
 
 
 @pytest.fixture(scope="module")

@@ -3,27 +3,20 @@
 The launches are recorded from `elmo.ops.fused` itself, so the types and options are those that a GPU gets.
 """
 
+from unittest import mock
+
 import pytest
 import torch
+from idle_kernels import NAMES as KERNELS
+from idle_kernels import Idle
 
 from elmo.ops import fused
 from elmo.ops.packed_lstm import Clips
 
 triton = pytest.importorskip("triton")
 
-KERNELS = ("cell_forward", "cell_backward", "clip_forward", "clip_backward", "softmax_row")
 NAMES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int32: "*i32"}
 STEPS, WORDS, SIZE, CELLS = 2, 5, 16, 32
-
-
-class Recorder:
-    """Stands in for a kernel: keeps the arguments of its launches and computes nothing."""
-
-    def __init__(self) -> None:
-        self.launches: list[tuple[tuple, dict]] = []
-
-    def __getitem__(self, grid):
-        return lambda *arguments, **options: self.launches.append((arguments, options))
 
 
 def normal(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -71,16 +64,16 @@ def test_every_kernel_compiles_for_a_gpu(capability, dtype, monkeypatch, tmp_pat
     from elmo.ops import kernels
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    recorders = {name: Recorder() for name in KERNELS}
+    recorders = {name: mock.Mock() for name in KERNELS}
     with monkeypatch.context() as recording:
         recording.setattr(fused, "kernels_for", lambda _: kernels)
         for name, recorder in recorders.items():
-            recording.setattr(kernels, name, recorder)
+            recording.setattr(kernels, name, Idle(recorder))
         launch_all(dtype, 3, torch.ones(2, STEPS, 3, dtype=torch.bool), Clips(3.0, 3.0, 1.0))
         launch_all(dtype, 1, None, Clips(None, None, 0.0))
     for name, recorder in recorders.items():
         kernel, compiled = getattr(kernels, name), set()
-        for arguments, given in recorder.launches:
+        for arguments, given in recorder.call_args_list:
             types, constants, options = signature_of(kernel, arguments, given)
             if (key := str((types, constants))) not in compiled:
                 source = ASTSource(fn=kernel, signature=types, constexprs=constants)

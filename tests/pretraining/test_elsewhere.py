@@ -1,9 +1,13 @@
-"""The captured step on a device that is not the CPU (`other_device`): what it takes from the CPU, and what a run keeps.
+"""Training on a device that is not the CPU (`other_device`): what a captured step takes from the CPU, and a whole run.
 
-The kernels compute nothing, so Triton is not needed, and the numbers mean nothing.
+The kernels give zeros, so Triton is not needed, and the numbers mean nothing.
 """
 
 import importlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +16,10 @@ from graph_stand_in import CaptureError, put_in_place
 from idle_kernels import use_idle_kernels
 from other_device import DEVICE, Lists, OtherDevice
 from refusals import refused
+from safetensors.torch import load_file
 from small_corpus import write_corpus
 from tiny import CONFIG
+from torch import Tensor, nn
 
 from elmo import ops
 from elmo.errors import Failure
@@ -22,21 +28,29 @@ from elmo.pretraining.ids import make_ids
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig, muon_shapes
 from elmo.pretraining.replay import Replay
 from elmo.pretraining.resident import copy_to_device
+from elmo.pretraining.settings import TrainConfig
+from elmo.pretraining.train import pretrain
 from elmo.text.tokenizer import WHITESPACE
 from elmo.text.vocabulary import SPECIAL, Vocabulary
-from elmo.training.distributed import launch
+from elmo.training.distributed import Fabric, launch
 from elmo.training.loop import LoopConfig, Training
 from elmo.training.optim import OptimConfig, build_optimizer
 
 ADAMW = OptimConfig("adamw")
 
 
+def zeros(*arguments: Any) -> None:
+    for each in arguments:
+        if isinstance(each, Tensor):
+            each.zero_()
+
+
 @pytest.fixture(params=[torch.float32])
 def device(request, monkeypatch):
     """With products of this type, as under autocast, which the device does not have."""
-    use_idle_kernels(monkeypatch)
+    use_idle_kernels(monkeypatch, zeros)
     put_in_place(monkeypatch.setattr)
-    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: kind == DEVICE.type)
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind=None: kind == DEVICE.type)
     monkeypatch.setattr(torch, "get_autocast_dtype", lambda kind: request.param)
     optimizers = importlib.import_module("torch.optim.optimizer")  # the module, which torch.optim hides
     monkeypatch.setattr(optimizers, "_get_fused_kernels_supported_devices", lambda: [DEVICE.type])
@@ -123,3 +137,51 @@ def test_a_step_that_cannot_be_captured_has_a_remedy(problem, words, kind, devic
     with refused(*words, error=kind) as caught:
         replayed(device, tmp_path).step(0, 0.01)
     assert type(caught.value) is kind
+
+
+# A whole run
+
+
+class There(Fabric):
+    """Fabric itself does not know the device."""
+
+    def __init__(self, *_: Any) -> None:
+        super().__init__(accelerator="cpu", devices=1)
+        self.launch()
+
+    @property
+    def device(self) -> torch.device:
+        return DEVICE
+
+    def setup_module(self, module: nn.Module) -> nn.Module:
+        return module.to(DEVICE)
+
+    def setup_optimizers(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        return optimizer
+
+    def all_reduce(self, data: Tensor, group: object = None, reduce_op: str = "mean") -> Tensor:
+        return data
+
+
+@pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter")
+def test_a_run_on_a_device_stops_and_goes_on(device, tmp_path, monkeypatch):
+    """Evaluation, checkpoint, model and resumption."""
+    monkeypatch.setattr("elmo.pretraining.train.launch", There)
+    monkeypatch.setattr(
+        "elmo.training.checkpoint.load_file",  # safetensors does not know the device
+        lambda path, device="cpu": {name: tensor.to(device) for name, tensor in load_file(path).items()},
+    )
+    train, heldout = write_corpus(tmp_path / "train.txt", 12, seed=1), write_corpus(tmp_path / "heldout.txt", 1, seed=2)
+    plan = TrainConfig(
+        (str(train),), str(tmp_path / "run"), (str(heldout),), text=WHITESPACE, model=CONFIG, streams=2, window=2,
+        objective=ObjectiveConfig(8, 0.1, 0.5), optim=OptimConfig("muon", 0.01, warmup_steps=1, decay=0.0), epochs=9.0,
+        max_words=8, accelerator="cpu", evaluate_words=20, compiled=False, loop=LoopConfig(1, 1, 1000, 1000),
+        store="int8",
+    )  # fmt: skip
+    pretrain(replace(plan, max_words=4), quiet=True)
+    done = pretrain(plan, resume=True, quiet=True)
+    assert done["steps"] == 2
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["step"] for line in lines if "loss" in line] == [1, 2]
+    assert [line["step"] for line in lines if "carry_mean" in line] == [1, 2]
+    assert (Path(done["model"]) / "model.safetensors").exists()
