@@ -200,16 +200,11 @@ def plant_probe(
     folder: Path, probe: str, rows: Sequence[dict[str, Any]], config: Any = None, bilm: dict[str, Any] | None = None
 ) -> None:
     """A probe's folder with any rows."""
-    values = {
-        "kind": "probe",
-        "name": probe,
-        "version": "1",
-        "settings": config or {},
-        "rows": list(rows),
-        "bilm": bilm,
-    }
-    argv = ["elmo", "probe", probe, "--output", str(folder)]
-    write(folder / "record.json", values | {"seconds": 1.0, "machine": MACHINE, "argv": argv, "versions": {}})
+    found = {
+        "kind": "probe", "name": probe, "version": "1", "settings": config or {}, "rows": list(rows), "bilm": bilm,
+        "seconds": 1.0, "machine": MACHINE, "argv": ["elmo", "probe", probe, "--output", str(folder)], "versions": {},
+    }  # fmt: skip
+    write(folder / "record.json", found)
 
 
 def plant_pretraining(folder: Path) -> None:

@@ -107,19 +107,10 @@ def _lines(records: list[Any]) -> str:
 
 
 def _squad() -> str:
-    paragraphs = [
-        {
-            "context": context,
-            "qas": [
-                {
-                    "id": str(n),
-                    "question": question,
-                    "answers": [{"text": answer, "answer_start": context.index(answer)}],
-                }
-            ],
-        }
-        for n, (context, question, answer) in enumerate(SQUAD)
-    ]
+    paragraphs = []
+    for n, (context, question, answer) in enumerate(SQUAD):
+        answers = [{"text": answer, "answer_start": context.index(answer)}]
+        paragraphs.append({"context": context, "qas": [{"id": str(n), "question": question, "answers": answers}]})
     return json.dumps({"version": "1.1", "data": [{"title": "small", "paragraphs": paragraphs}]})
 
 

@@ -116,12 +116,8 @@ def test_the_threads_of_a_child(embeds: bool):
             embedder.embed([["a", "b"]])
         assert torch.get_num_threads() == (1 if embeds else 2)
 
-    before = torch.get_num_threads()
     torch.set_num_threads(2)
-    try:
-        assert ends(count)
-    finally:
-        torch.set_num_threads(before)
+    assert ends(count)
 
 
 def test_a_child_keeps_the_words_of_its_parent_if_no_thread_was_changing_them():
@@ -164,12 +160,8 @@ def test_the_thread_of_the_other_direction():
         run_both(lambda direction: done.__setitem__(direction, True), CPU)
         assert done == [True, True]
 
-    before = torch.get_num_threads()
-    try:
-        run()
-        assert ends(run)
-    finally:
-        torch.set_num_threads(before)
+    run()
+    assert ends(run)
 
 
 def test_a_property_that_another_thread_computes():
