@@ -6,7 +6,6 @@ Nothing is lost or half-written then. Every verb also does its work once, on a t
 import gzip
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from command import Command, printed, run, run_fresh
+from command import printed, run, run_fresh
 from refusals import refusal
 from small_run import TINY, texts
 
@@ -168,13 +167,6 @@ def test_new_interpreter_does_what_the_tests_fork(models, lines, tmp_path):
 # Embed
 
 
-def test_embed_keeps_the_rows_of_lines_that_are_empty(models, lines, tmp_path):
-    done = run("embed", lines, tmp_path / "v.hdf5", "--model", models / "native")
-    assert (done.returncode, done.stderr) == (0, "")
-    found = rows(tmp_path / "v.hdf5")
-    assert [vectors.shape for vectors in found] == [(3, 3, 8), (3, 0, 8), (3, 2, 8)]
-
-
 @pytest.mark.parametrize(("model", "suffix"), [("native", "txt.gz"), ("bare", "txt"), ("published", "txt")])
 def test_embed_gives_the_same_vectors_whatever_holds_model_and_text(models, lines, tmp_path, model, suffix):
     source = tmp_path / f"again.{suffix}"
@@ -187,32 +179,40 @@ def test_embed_gives_the_same_vectors_whatever_holds_model_and_text(models, line
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "parts"),
+    ("command", "content", "parts"),
     [
-        ("none.txt", None, ("none.txt", "No such file")),
-        ("latin.txt", b"the oak\ncaf\xe9\n", ("latin.txt", "line 2", "0xe9", "iconv")),
+        ("embed none.txt v.hdf5 --model MODEL", None, "none.txt; No such file"),
+        ("embed latin.txt v.hdf5 --model MODEL", b"the oak\ncaf\xe9\n", "latin.txt; line 2; 0xe9; iconv"),
+        ("train --train none.txt", None, "none.txt; matches no file"),
+        ("train --train blank.txt", b" \n\n \t\n", "blank.txt; no words"),
+        ("train --train latin.txt", b"the oak\ncaf\xe9 .\n", "latin.txt; line 2; iconv"),
+        ("train --train cut.gz", CUT_GZIP, "cut.gz; damaged"),
+        ("train --train lines.txt --heldout blank.txt", b"\n \n", "blank.txt; no words"),
+        ("train --train lines.txt other.txt", b"the elm\n", "other.txt; quotes"),  # a pattern as the shell expands it
+        ("train --train tagged.conllu", b"1\tthe\n", "tagged.conllu"),  # its markup would become words
+        ("perplexity tagged.conllu --model MODEL", b"1\tthe\n", "tagged.conllu"),
+        ("score tagged.conllu --model MODEL", b"1\tthe\n", "tagged.conllu"),
+        ("train none.toml --train a.txt", None, "none.toml; no such file; english-small"),
+        ("train bad.toml --train a.txt", b"streams = = 4\n", "bad.toml; not valid TOML; line 1"),
+        ("train latin.toml --train a.txt", b"output = 'caf\xe9'\n", "latin.toml; UTF-8"),
     ],
 )
-def test_embed_refuses_text(models, tmp_path, name, content, parts):
+def test_files_that_cannot_be_read_are_refused(models, lines, tmp_path, monkeypatch, command, content, parts):
+    monkeypatch.chdir(tmp_path)
+    name, *words = parts.split("; ")
     if content is not None:
-        (tmp_path / name).write_bytes(content)
+        Path(name).write_bytes(content)
     before = files(tmp_path)
-    refusal(run("embed", tmp_path / name, tmp_path / "v.hdf5", "--model", models / "native"), *parts)
+    given = command.replace("MODEL", str(models / "native")).split()
+    more = ("--pretokenized", "--output", "run") if given[0] == "train" else ()
+    refusal(run(*given, *more), name, *words)
     assert files(tmp_path) == before
-
-
-def test_embed_refuses_an_output_that_exists(models, lines, tmp_path):
-    output = tmp_path / "v.hdf5"
-    output.write_bytes(b"of yesterday")
-    refusal(run("embed", lines, output, "--model", models / "native"), output, "exists", "--overwrite")
-    assert output.read_bytes() == b"of yesterday"
-    assert run("embed", lines, output, "--model", models / "native", "--overwrite").returncode == 0
-    assert len(rows(output)) == 3
 
 
 @pytest.mark.parametrize(
     ("output", "flags", "parts"),
     [
+        ("there.hdf5", (), ("there.hdf5", "exists", "--overwrite")),
         ("v.txt", (), ("v.txt", ".hdf5", ".npz", ".parquet")),
         ("none/v.hdf5", (), ("none", "does not exist", "create it")),
         ("v.hdf5", ("--layers", "bottom"), ("layers", "'bottom'", "average")),
@@ -221,6 +221,7 @@ def test_embed_refuses_an_output_that_exists(models, lines, tmp_path):
     ],
 )
 def test_embed_refuses_arguments(models, lines, tmp_path, output, flags, parts):
+    (tmp_path / "there.hdf5").write_bytes(b"of yesterday")
     before = files(tmp_path)
     refusal(run("embed", lines, tmp_path / output, "--model", models / "native", *flags), *parts)
     assert files(tmp_path) == before
@@ -339,46 +340,51 @@ def test_senses(models, tmp_path):
 # Train
 
 
-@pytest.mark.parametrize(
-    ("settings", "parts"),
-    [
-        (("streams=many",), ("streams", "'many'", "whole number")),
-        (("stream=4",), ("unknown key 'stream'", "streams")),
-        (("optim.rate=1",), ("unknown key 'optim.rate'", "lr")),
-        (("optim.name=sgd",), ("optim.name", "'sgd'", "'adamw', 'muon', 'adagrad'")),
-        (("streams=0",), ("streams", "0", "at least 1")),
-        (("loop.log_steps=0",), ("loop.log_steps", "0", "at least 1")),
-        (("objective.dropout=1.5",), ("objective.dropout", "1.5", "less than 1")),
-        (("model.lstm.dim=0",), ("dim", "0", "at least 1")),
-        (("accelerator=abacus",), ("accelerator", "'abacus'")),
-        (("vocab=none.txt",), ("none.txt", "No such file")),
-        (("--heldout", "none.txt"), ("none.txt", "matches no file")),
-        (("text.tokens=spacy", "text.language=tlh"), ("language 'tlh'", "'xx'")),
-    ],
-)
-def test_train_refuses_settings_and_leaves_nothing(tmp_path, settings, parts):
+REFUSED = {
+    "streams=many": "streams; 'many'; whole number",
+    "streams=0": "streams; 0; at least 1",
+    "stream=4": "unknown key 'stream'; streams",
+    "optim.rate=1": "unknown key 'optim.rate'; lr",
+    "optim.name=sgd": "optim.name; 'sgd'; 'adamw', 'muon', 'adagrad'",
+    "optim.betas=[2,3]": "from 0 to less than 1",
+    "optim.weight_decay=-0.1": "at least 0",
+    "optim.initial_accumulator=-1": "at least 0",
+    "loop.log_steps=0": "loop.log_steps; 0; at least 1",
+    "optim.decay=1.5": "at most 1",
+    "objective.reset_probability=-1": "at least 0",
+    "loop.checkpoint_minutes=-1": "at least 0",
+    "objective.dropout=1.5": "objective.dropout; 1.5; less than 1",
+    "objective.loss_scale=-1": "above 0",
+    "objective.loss_scale=nan": "a finite number",
+    "model.lstm.dim=0": "dim; 0; at least 1",
+    "model.char_cnn.n_characters=261": "at least 262",
+    "model.char_cnn.max_characters_per_token=10001": "at most 10000",
+    "accelerator=abacus": "accelerator; 'abacus'",
+    "devices=3": "streams is 4; a multiple of 3 processes",
+    "vocab=none.txt": "none.txt; No such file",
+    "vocab_size=3": "vocab_size is 3; at least 4",
+    "min_count=100000": "lower min_count",
+    "epochs=nan": "a finite number",
+    "epochs=inf": "a finite number",
+    "epochs=-1": "above 0",
+    "epochs=1e308": "32 bits",
+    "max_words=0": "at least 1",
+    "evaluate_words=0": "at least 1",
+    "window=0": "at least 1",
+    "seed=99999999999999": "to less than",
+    "text.tokens=spacy text.language=tlh": "language 'tlh'; 'xx'",
+    "--heldout none.txt": "none.txt; matches no file",
+}
+
+
+@pytest.mark.parametrize("settings", REFUSED)
+def test_train_refuses_settings_and_leaves_nothing(tmp_path, settings):
     given = texts(tmp_path)
     before = files(tmp_path)
-    refusal(run("train", *given, *TINY, "--output", tmp_path / "run", *settings), *parts)
+    done = run("train", *given, *TINY, "--quiet", "--output", tmp_path / "run", *settings.split())
+    refusal(done, *REFUSED[settings].split("; "))
     assert files(tmp_path) == before
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "parts"),
-    [
-        ("none.txt", None, ("none.txt", "matches no file")),
-        ("blank.txt", b" \n\n \t\n", ("blank.txt", "no words")),
-        ("latin.txt", b"the oak\ncaf\xe9 .\n", ("latin.txt", "line 2", "iconv")),
-        ("cut.gz", CUT_GZIP, ("cut.gz", "damaged")),
-    ],
-)
-def test_train_refuses_text_and_leaves_nothing(tmp_path, name, content, parts):
-    if content is not None:
-        (tmp_path / name).write_bytes(content)
-    before = files(tmp_path)
-    refusal(run("train", "--train", tmp_path / name, *TINY, "--output", tmp_path / "run"), *parts)
-    assert files(tmp_path) == before
 
 
 def test_train_refuses_outputs(tmp_path):
@@ -394,20 +400,6 @@ def test_train_refuses_outputs(tmp_path):
     refusal(run("train", *given, *TINY, "--resume"), "--resume needs --output")
     refusal(run("train", "--output", full), "--train is missing")
     assert files(tmp_path) == before
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "parts"),
-    [
-        ("none.toml", None, ("none.toml", "no such file", "english-small")),
-        ("bad.toml", b"streams = = 4\n", ("bad.toml", "not valid TOML", "line 1")),
-        ("latin.toml", b"output = 'caf\xe9'\n", ("latin.toml", "UTF-8")),
-    ],
-)
-def test_train_refuses_recipes(tmp_path, name, content, parts):
-    if content is not None:
-        (tmp_path / name).write_bytes(content)
-    refusal(run("train", tmp_path / name, "--train", "a.txt", "--output", tmp_path / "run"), *parts)
 
 
 def test_settings_and_flags_may_be_mixed():
@@ -439,33 +431,21 @@ def test_train_on_a_full_disk_at_a_checkpoint(tmp_path):
     assert not list((tmp_path / "run" / "checkpoints").glob("step-*"))
 
 
-def test_interrupted_training_says_what_it_does(tmp_path):
-    command = Command("train", *texts(tmp_path), *TINY, "epochs=10000", "--quiet", "--output", tmp_path / "run")
-    metrics = tmp_path / "run" / "metrics.jsonl"
-    while not metrics.exists() or not metrics.read_text():
-        command.process.join(0.05)
-    command.interrupt()
-    done = command.wait()
-    notice, error = done.stderr.strip().split("\n")
-    assert done.returncode == 130
-    assert "checkpoint" in notice
-    assert re.match(r"elmo: error: .*step \d+ of \d+.*--resume", error)
+def by_shell(command: str, before: str = "true") -> "subprocess.CompletedProcess[str]":
+    line = f"{before} && exec {sys.executable} -m elmo {command}"
+    return subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_closed_streams_are_no_error(closed: str) -> None:
-    done = subprocess.run(
-        ["sh", "-c", f"exec {sys.executable} -m elmo info {closed}"], capture_output=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, b"")
+    done = by_shell(f"info {closed}")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 @pytest.mark.parametrize("arguments", ["models --json", "models", "info --json", "--help", "--version"])
 def test_a_full_standard_output_is_one_line(arguments: str) -> None:
-    command = f"exec {sys.executable} -m elmo {arguments} > /dev/full"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
-    refusal(done, "standard output", "space")
+    refusal(by_shell(f"{arguments} > /dev/full"), "standard output", "space")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
@@ -473,15 +453,12 @@ def test_a_full_standard_output_is_one_line(arguments: str) -> None:
 def test_a_full_log_ends_no_command(tmp_path: Path, models: Path, words: str, code: int) -> None:
     shutil.copytree(models / "native", tmp_path / "m")
     (tmp_path / "text.txt").write_text("They play .\n")  # how it was split is not known, which is a warning
-    command = f"exec {sys.executable} -m elmo {words} 2> /dev/full"
-    assert subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, check=False).returncode == code
+    assert by_shell(f"{words} 2> /dev/full", f"cd {tmp_path}").returncode == code
 
 
 def test_a_current_folder_that_is_gone_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
-    command = f"cd {tmp_path}/gone && rmdir ../gone && exec {sys.executable} -m elmo embed text.txt vectors.npz"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
-    refusal(done, "current folder", "cd")
+    refusal(by_shell("embed text.txt vectors.npz", f"cd {tmp_path}/gone && rmdir ../gone"), "current folder", "cd")
 
 
 def test_empty_names_of_files_are_refused(tmp_path: Path, monkeypatch) -> None:
@@ -502,49 +479,50 @@ def test_a_locale_without_letters_shows_escapes(tmp_path: Path) -> None:
     assert "\\xe9t\\xe9" in done.stdout
 
 
+def run_main(prepare: str, verb: str) -> "subprocess.CompletedProcess[str]":
+    """`python -m elmo` with a verb, in a process that was prepared."""
+    program = (
+        "import runpy, signal, sys, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"{prepare}\nsys.argv = ['elmo', {verb!r}]\nrunpy.run_module('elmo', run_name='__main__')"
+    )
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+
+
+CALLBACK = """
+import elmo.cli
+class Refused(Exception):
+    code = 403
+class Ends:
+    def __del__(self): {}
+def run(_):
+    Ends()
+    time.sleep({})
+    print('done')
+elmo.cli.models.info_verb = run
+"""
+"""What a weak reference of an import does, for one: Python prints and ignores what a callback raises."""
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other signals")
 @pytest.mark.parametrize(("number", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_a_signal_in_a_callback_is_not_lost(number: str, code: int) -> None:
-    """Python prints and ignores what a callback raises, as a weak reference of an import does."""
-    program = (
-        "import runpy, signal, sys, time, elmo.cli\n"
-        f"class Signal:\n    def __del__(self): signal.raise_signal(signal.{number})\n"
-        "def run(_):\n    Signal()\n    time.sleep(60)\n"
-        "elmo.cli.models.info_verb = run\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "sys.argv = ['elmo', 'info']\n"
-        "runpy.run_module('elmo', run_name='__main__')"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = run_main(CALLBACK.format(f"signal.raise_signal(signal.{number})", 60), "info")
     assert (done.returncode, done.stderr) == (code, "elmo: error: interrupted\n" if code == 130 else "")
 
 
 @pytest.mark.parametrize("end", ["sys.exit(3)", "sys.exit('reason')", "raise Refused"])
 def test_an_error_in_a_callback_is_no_signal(end: str) -> None:
     """Python prints it and goes on, as without elmo."""
-    program = (
-        "import runpy, sys, time, elmo.cli\n"
-        "class Refused(Exception):\n    code = 403\n"
-        f"class Ends:\n    def __del__(self): {end}\n"
-        "def run(_):\n    Ends()\n    time.sleep(0.2)\n    print('done')\n"
-        "elmo.cli.models.info_verb = run\n"
-        "sys.argv = ['elmo', 'info']\n"
-        "runpy.run_module('elmo', run_name='__main__')"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = run_main(CALLBACK.format(end, 0.2), "info")
     assert (done.returncode, done.stdout) == (0, "done\n")
     assert done.stderr.count("Traceback") == 1
 
 
 @pytest.mark.parametrize("module", ["elmo.cli", "elmo.bench.job"])
 def test_ctrl_c_while_importing_is_one_line(module: str) -> None:
-    program = (
-        "import runpy, signal, sys\n"
-        f"class Interrupt:\n    def find_spec(self, name, *_):\n"
-        f"        if name == {module!r}: signal.raise_signal(signal.SIGINT)\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "sys.meta_path.insert(0, Interrupt())\nsys.argv = ['elmo', 'bench']\n"
-        "runpy.run_module('elmo', run_name='__main__')"
+    finder = (
+        "class Interrupt:\n    def find_spec(self, name, *_):\n"
+        f"        if name == {module!r}: signal.raise_signal(signal.SIGINT)\nsys.meta_path.insert(0, Interrupt())"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = run_main(finder, "bench")
     assert (done.returncode, done.stderr) == (130, "elmo: error: interrupted\n")

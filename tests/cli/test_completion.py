@@ -4,8 +4,8 @@ import shutil
 import subprocess
 
 import pytest
-from command import run, run_program
-from refusals import names
+from command import printed, run, run_program
+from refusals import refusal
 
 ASK = """
 source "$1"; shift
@@ -17,10 +17,9 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 @pytest.fixture(scope="module")
 def script(tmp_path_factory) -> str:
-    done = run("completion", "bash")
-    assert done.returncode == 0, done.stderr
+    shown = printed("completion", "bash")
     path = tmp_path_factory.mktemp("completion") / "elmo"
-    path.write_text(done.stdout, encoding="utf-8")
+    path.write_text(shown, encoding="utf-8")
     return str(path)
 
 
@@ -52,13 +51,12 @@ def test_the_script_for_zsh_names_every_verb():
     assert all(f"_{verb}_options=(" in shown for verb in ("embed", "train", "push", "completion"))
 
 
-def test_without_the_extra_the_error_has_the_pip_line():
-    program = """
-import sys
-sys.modules["shtab"] = None
-from elmo.cli import main
-main(["completion", "bash"])
-"""
-    done = run_program(program)
-    assert done.returncode == 2
-    names(done.stderr.splitlines()[-1], "pip install", "[completion]")
+@pytest.mark.parametrize(
+    ("package", "command", "extra"),
+    [("shtab", "completion bash", "completion"), ("lightning_fabric", "train --train a.txt --output run", "train")],
+)
+def test_without_the_extra_the_error_has_the_pip_line(package, command, extra, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("They play .\n", encoding="utf-8")
+    without = f"import sys; sys.modules[{package!r}] = None; from elmo.cli import main; main({command.split()!r})"
+    refusal(run_program(without), "pip install", f"[{extra}]")

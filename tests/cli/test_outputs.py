@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command import run
+from command import printed, run
 from links import link
 from refusals import refusal, refused
 from tiny import tiny_model, write_tiny
@@ -106,7 +106,7 @@ def test_outputs_within_each_other(tmp_path: Path) -> None:
 def test_a_probe_replaces_no_other_result(place: Path) -> None:
     """`elmo probe weights run --output run --overwrite` would replace the record of the run that it reads."""
     record = place / "run" / "record.json"
-    assert run("probe", "senses", "--data", "senses.svg", "--model", "model", "--output", "run").returncode == 0
+    printed("probe", "senses", "--data", "senses.svg", "--model", "model", "--output", "run")
     record.write_text(record.read_text().replace('"name": "senses"', '"name": "pos"'))
     before = record.read_bytes()
     done = run("probe", "senses", "--data", "senses.svg", "--model", "model", "--output", "run", "--overwrite")

@@ -12,15 +12,19 @@ import numpy as np
 import pytest
 import torch
 from command import Command, printed, run
-from refusals import refusal
+from refusals import refusal, refused
 from safetensors import safe_open
 from tiny import DIM, LAYERS, tiny_model, write_tiny
 
 from elmo.embedding.embedder import Embedder
-from elmo.embedding.store import read_vectors
+from elmo.embedding.layers import layer_selector
+from elmo.embedding.store import read_vectors, write_vectors
+from elmo.errors import Failure, InputError
 from elmo.formats import native
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import Vocabulary
+
+HUGE = "1" + "0" * 12
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +78,8 @@ def test_embed_proteins_as_seqvec(model, tmp_path):
 
 def test_embed_refuses_what_is_not_of_the_kind(model, tmp_path):
     (tmp_path / "t.txt").write_text("The cat\n", encoding="utf-8")
-    refused = run("embed", tmp_path / "t.txt", tmp_path / "v.h5", "--model", model, "--kind", "fasta")
-    refusal(refused, "t.txt", "line 1 is 'The cat'")
+    done = run("embed", tmp_path / "t.txt", tmp_path / "v.h5", "--model", model, "--kind", "fasta")
+    refusal(done, "t.txt", "line 1 is 'The cat'")
     assert [path.name for path in tmp_path.iterdir()] == ["t.txt"]
 
 
@@ -91,13 +95,41 @@ def test_embed_refuses_what_is_not_of_the_kind(model, tmp_path):
         ("neighbors M --index index --pretokenized", ("--pretokenized", "index")),
         ("neighbors A-cat --word cat --figure f.svg", ("--figure", "neighbors cat")),
         ("embed p*.txt v.h5", ("p*.txt", "--engine local")),
+        (f"serve --model MODEL --workers {HUGE}", ("--workers", "fewer")),
+        ("serve --model MODEL --workers 0", ("--workers",)),
+        ("serve --model MODEL --timeout nan", ("--timeout", "above 0")),
+        ("serve --model MODEL --wait inf", ("--wait", "above 0")),
+        (f"serve --model MODEL --most-tokens {HUGE}", ("--most-tokens", "up to")),
+        ("embed text.txt out --model MODEL --engine local --threads 100000", ("--threads", "fewer")),
+        ("types text.txt words.txt --model MODEL --min-count -1", ("--min-count", "at least 1")),
+        (f"task compare queue --output out --jobs {HUGE}", ("--jobs", "fewer")),
+        ("task compare queue --output out --jobs -1", ("--jobs", "at least 1")),
+        ("probe ablate --output out --jobs 9000", ("--jobs", "fewer")),
     ],
 )
-def test_flags_that_would_do_nothing_are_refused(tmp_path, monkeypatch, command, parts):
+def test_flags_are_refused_before_any_work(model, tmp_path, monkeypatch, command, parts):
+    """Those that would do nothing, and numbers that no machine bears."""
     (tmp_path / "p.fasta").write_text(">B\nMKV\n", encoding="utf-8")
+    (tmp_path / "text.txt").write_text("They play .\n")
     monkeypatch.chdir(tmp_path)
-    refusal(run(*command.split()), *parts)
-    assert [path.name for path in tmp_path.iterdir()] == ["p.fasta"]
+    refusal(run(*command.replace("MODEL", str(model)).split()), *parts)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.fasta", "text.txt"]
+
+
+@pytest.mark.parametrize("weight", ["nan", "inf", "1e40", "-3e38"])
+def test_a_weight_that_makes_vectors_infinite_is_refused(weight: str) -> None:
+    with refused("layers", "finite"):
+        layer_selector(f"mix={weight},1,1", 3)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".hdf5", ".safetensors"])
+@pytest.mark.parametrize(("value", "error"), [(np.nan, Failure), (np.inf, Failure), (1e6, InputError)])
+def test_vectors_that_are_not_finite_are_never_written(tmp_path, suffix: str, value: float, error) -> None:
+    vectors = np.full((1, 2), value, np.float32)
+    dtype = "float16" if error is InputError else "float32"
+    with refused("vector", error=error), write_vectors(tmp_path / f"out{suffix}", dtype) as writer:
+        writer.append("a", ["a"], vectors)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
