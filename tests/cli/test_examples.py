@@ -13,6 +13,7 @@ from small_results import plant_everything
 from small_tasks import write_small
 from tiny import write_tiny
 
+from docs.commands import verbs_of
 from elmo import formats
 from elmo.cli import build_parser, parse
 from elmo.cli.parser import Parser
@@ -43,10 +44,8 @@ ONLY_READ = {
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[Parser]:
     """Every command that runs, subcommands included."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for verb in action.choices.values():
-                yield from [verb] if verb.get_default("run") else commands(verb)
+    for verb in verbs_of(parser).values():
+        yield from [verb] if verb.get_default("run") else commands(verb)
 
 
 EXAMPLES = {parser.prog: shlex.split(parser.example.partition(" > ")[0])[1:] for parser in commands(build_parser())}

@@ -10,7 +10,7 @@ from command import printed
 from refusals import refused
 
 from elmo import config
-from elmo.cli.settings import setting_comments, settings_of
+from elmo.cli.settings import settings_of
 from elmo.pretraining.settings import TrainConfig
 
 HOME = ("elmo.pretraining.settings", "TrainConfig")
@@ -35,12 +35,6 @@ def test_shown_settings_are_a_recipe_with_comments(tmp_path):
     assert re.search(r"^# [^\n]*linear warm-up[^\n]*\nwarmup_steps = 100$", shown, re.MULTILINE)
     (tmp_path / "my.toml").write_text(shown, encoding="utf-8")
     assert printed("train", tmp_path / "my.toml", "--settings") == shown
-
-
-def test_defaults_round_trip_through_toml():
-    made = TrainConfig(train=("a",), output="b")
-    text = config.to_toml(config.to_dict(made), setting_comments(settings_of(*HOME)))
-    assert config.from_dict(TrainConfig, tomllib.loads(text)) == made
 
 
 def test_help_of_train_lists_them_all():
