@@ -11,15 +11,7 @@ LENGTHS = [7, 5, 5, 2, 1]
 INPUT, HIDDEN = 6, 4
 
 
-def twin(
-    sentence: Tensor,
-    to_gates: Tensor,
-    from_state: Tensor,
-    bias: Tensor,
-    carry: Tensor,
-    backwards: bool = False,
-    keep: Tensor | None = None,
-) -> Tensor:
+def twin(sentence, to_gates, from_state, bias, carry, backwards=False, keep=None) -> Tensor:
     """He et al. 2017, eqs. 3-9 and the dropout after them: one sentence, one token after the other."""
     hidden = cell = sentence.new_zeros(carry.shape[0])
     outputs: dict[int, Tensor] = {}
