@@ -1,6 +1,5 @@
 """`elmo train` as on a GPU, by Triton's interpreter and the stand-in for a CUDA graph (`test_interpreted.py`)."""
 
-import json
 import multiprocessing
 import os
 import signal
@@ -13,6 +12,7 @@ from interpreted_kernels import CONFIG
 from refusals import refused
 from safetensors.torch import load_file
 from small_corpus import write_corpus
+from small_run import losses
 
 from elmo.errors import Failure
 from elmo.pretraining import train as module
@@ -36,21 +36,16 @@ def config(tmp_path_factory) -> TrainConfig:
     )  # fmt: skip
 
 
-def losses(output: str) -> list[float]:
-    lines = (Path(output) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [line["loss"] for line in map(json.loads, lines) if "loss" in line]
-
-
 @pytest.fixture(scope="module")
-def whole(config) -> str:
+def whole(config) -> Path:
     """The folder of the run that was not interrupted."""
     pretrain(config, quiet=True)
-    return config.output
+    return Path(config.output)
 
 
-def equal(output: str, whole: str) -> bool:
+def equal(output: str, whole: Path) -> bool:
     assert len(losses(whole)) == 3
-    assert losses(output) == losses(whole)
+    assert losses(Path(output)) == losses(whole)
     one, other = (load_file(Path(folder) / "model" / "model.safetensors") for folder in (output, whole))
     return all(one[name].equal(other[name]) for name in one)
 
@@ -64,7 +59,7 @@ def test_a_run_that_went_on_is_the_run_that_was_not_interrupted(config, whole, m
     assert len(made) == 2
     assert equal(parts.output, whole)
     assert (Path(config.ids) / "tokens.bin").exists()
-    assert not (Path(whole) / "text").exists()
+    assert not (whole / "text").exists()
     with refused("streams", "2", "4"):
         pretrain(replace(parts, streams=4, max_words=16), resume=True, quiet=True)
 

@@ -42,6 +42,15 @@ def losses(run: Path) -> list[float]:
     return [line["loss"] for line in metrics(run) if "loss" in line]
 
 
+def steps_done(run: Path) -> int:
+    """The last step of which there is a trace, while the run is being written."""
+    try:
+        lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return 0
+    return json.loads(lines[-2])["step"] if len(lines) > 1 else 0
+
+
 def model_bytes(run: Path) -> dict[str, bytes]:
     """The files of the model that was made, byte by byte, but for the date in its card."""
     return {path.name: path.read_bytes() for path in (run / "model").iterdir() if path.name != "config.json"}

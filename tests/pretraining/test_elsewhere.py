@@ -4,7 +4,6 @@ The kernels give zeros, so Triton is not needed, and the numbers mean nothing.
 """
 
 import importlib
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from other_device import DEVICE, Lists, OtherDevice
 from refusals import refused
 from safetensors.torch import load_file
 from small_corpus import write_corpus
+from small_run import metrics
 from tiny import CONFIG
 from torch import Tensor, nn
 
@@ -181,7 +181,7 @@ def test_a_run_on_a_device_stops_and_goes_on(device, tmp_path, monkeypatch):
     pretrain(replace(plan, max_words=4), quiet=True)
     done = pretrain(plan, resume=True, quiet=True)
     assert done["steps"] == 2
-    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = metrics(tmp_path / "run")
     assert [line["step"] for line in lines if "loss" in line] == [1, 2]
     assert [line["step"] for line in lines if "carry_mean" in line] == [1, 2]
     assert (Path(done["model"]) / "model.safetensors").exists()

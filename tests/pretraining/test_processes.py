@@ -17,7 +17,7 @@ import pytest
 import torch
 from command import TIMEOUT, printed
 from safetensors.torch import load_file
-from small_run import LEARNS, TINY, losses, metrics, texts
+from small_run import LEARNS, TINY, losses, metrics, steps_done, texts
 
 pytestmark = pytest.mark.processes
 SAMPLED = ("objective.dropout=0.0", "objective.reset_probability=0.0")
@@ -202,18 +202,9 @@ def is_worker(folder: Path) -> bool:
 
 def wait_for_step(output: Path, step: int) -> None:
     deadline = time.monotonic() + TIMEOUT
-    while time.monotonic() < deadline:
-        if (output / "metrics.jsonl").exists() and any(line["step"] >= step for line in metrics_so_far(output)):
-            return
+    while steps_done(output) < step:
+        assert time.monotonic() < deadline
         time.sleep(0.02)
-    raise TimeoutError
-
-
-def metrics_so_far(output: Path) -> list[dict]:
-    try:
-        return metrics(output)
-    except ValueError:  # a line that is being written
-        return []
 
 
 @pytest.mark.parametrize(

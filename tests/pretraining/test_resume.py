@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from command import Command, printed, run
 from refusals import refusal, refused
-from small_run import TINY, last_checkpoint, losses, metrics, model_bytes, texts
+from small_run import TINY, last_checkpoint, losses, metrics, model_bytes, steps_done, texts
 
 from elmo import config as configs
 from elmo import formats
@@ -40,15 +40,6 @@ def check_same(one: Path, other: Path) -> None:
     assert metrics(one) == metrics(other)
     assert model_bytes(one) == model_bytes(other)
     assert last_checkpoint(one) == last_checkpoint(other)
-
-
-def steps_done(folder: Path) -> int:
-    """The last step of which there is a trace, while the run is being written."""
-    try:
-        lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return 0
-    return json.loads(lines[-2])["step"] if len(lines) > 1 else 0
 
 
 def begun(arguments: tuple[object, ...], output: Path, at_step: int) -> Command:
