@@ -12,7 +12,6 @@ from elmo_lab.tasks.layers import (
     Affine,
     BiGru,
     BiLstm,
-    FeedForward,
     VariationalDropout,
     attend,
     lstm_keeping,
@@ -52,16 +51,6 @@ def test_reads_as_torch_reads_packed_sentences(kind) -> None:
     assert not seen[~tokens_mask(LENGTHS, 6)].any()
 
 
-@pytest.mark.parametrize("kind", [BiLstm, BiGru])
-def test_batch_mates_and_padding_change_no_vector(kind) -> None:
-    network, vectors = kind(3, 4, dropout=0.5), padded(3)
-    assert not torch.equal(network(vectors, LENGTHS), network(vectors, LENGTHS)), "its input has dropout"
-    together = network.eval()(vectors, LENGTHS)
-    for row, length in enumerate(LENGTHS.tolist()):
-        alone = network(vectors[row : row + 1, : max(1, length)], LENGTHS[row : row + 1])
-        torch.testing.assert_close(alone[0, :length], together[row, :length])
-
-
 def test_gradients_of_gru_are_those_of_torch() -> None:
     ours = BiGru(3, 4).double()
     vectors = padded(3).double().requires_grad_()
@@ -85,13 +74,6 @@ def test_an_lstm_remembers_at_first() -> None:
         assert not direction.bias_hh_l0.any()
         for gate in direction.weight_hh_l0.split(4):
             torch.testing.assert_close(gate @ gate.T, torch.eye(4))
-
-
-def test_reading_backwards_twice_is_reading() -> None:
-    order = reading_backwards(LENGTHS, 6)
-    assert order.tolist()[0] == [3, 2, 1, 0, 4, 5]
-    vectors = padded(2)
-    assert torch.equal(reorder(reorder(vectors, order), order), vectors)
 
 
 def test_variational_dropout_is_the_same_at_all_tokens_of_a_sentence() -> None:
@@ -155,25 +137,6 @@ def test_no_gradient_is_lost_on_an_empty_sentence() -> None:
     assert vectors.grad.isfinite().all()
     assert not vectors.grad[1].any()
     assert vectors.grad[0, :4].any(dim=1).all()
-
-
-def test_attention_is_the_weighted_mean_of_the_other_sentence() -> None:
-    left, right = torch.randn(2, 3, 4), torch.randn(2, 5, 4)
-    mask = tokens_mask(torch.tensor([5, 2]), 5)
-    seen = attend(matrix_attention(left, right), right, mask)
-    for row, length in enumerate([5, 2]):
-        powers = np.exp(left[row].double().numpy() @ right[row, :length].double().numpy().T)
-        expected = powers / powers.sum(axis=1, keepdims=True) @ right[row, :length].double().numpy()
-        np.testing.assert_allclose(seen[row].numpy(), expected, atol=1e-5)
-
-
-def test_feed_forward_layers() -> None:
-    network = FeedForward(3, (5, 2), dropout=0.4)
-    assert [type(part) for part in network] == [Affine, nn.ReLU, nn.Dropout] * 2
-    vectors = torch.randn(7, 3)
-    hidden = (vectors @ network[0].weight.T + network[0].bias).clamp(min=0)
-    expected = (hidden @ network[3].weight.T + network[3].bias).clamp(min=0)
-    torch.testing.assert_close(network.eval()(vectors), expected)
 
 
 @pytest.mark.parametrize("shape", [(7,), (2, 3), (2, 0)])

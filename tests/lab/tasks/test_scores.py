@@ -4,12 +4,9 @@
 """
 
 import json
-from itertools import combinations, permutations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from places import DATA
 
 from elmo_lab.tasks import coref_scores, scores
@@ -130,52 +127,6 @@ def test_coreference_agrees_with_scorch(case: dict[str, Any]) -> None:
         assert [found[f"{name}_{part}"] for part in ("recall", "precision", "f1")] == pytest.approx(numbers)
     f1s = [numbers[2] for numbers in case["recall_precision_f1"].values()]
     assert found["f1"] == pytest.approx(sum(f1s) / 3)
-
-
-CLUSTERS = st.dictionaries(st.integers(0, 7), st.integers(0, 3), max_size=8).map(
-    lambda places: [{mention for mention in places if places[mention] == place} for place in sorted({*places.values()})]
-)
-
-
-@given(CLUSTERS, CLUSTERS)
-def test_muc_is_the_fewest_links_that_join_what_is_apart(gold, predicted) -> None:
-    def missing(cluster: set[int], others: list[set[int]]) -> int:
-        """Components of the cluster's mentions, less one, where those in one other cluster are linked."""
-        component = {mention: mention for mention in cluster}
-        for a, b in combinations(cluster, 2):
-            if any({a, b} <= other for other in others):
-                component = {m: component[a] if c == component[b] else c for m, c in component.items()}
-        return len({*component.values()}) - 1
-
-    counts = coref_scores.muc(gold, predicted)
-    assert counts.gold == sum(len(cluster) - 1 for cluster in gold)
-    assert counts.gold - counts.right_of_gold == sum(missing(cluster, predicted) for cluster in gold)
-    assert counts.predicted - counts.right_of_predicted == sum(missing(cluster, gold) for cluster in predicted)
-
-
-@given(CLUSTERS, CLUSTERS)
-def test_b3_is_a_mean_over_mentions(gold, predicted) -> None:
-    def share(mention: int, ours: list[set[int]], theirs: list[set[int]]) -> float:
-        (own,) = (cluster for cluster in ours if mention in cluster)
-        other = next((cluster for cluster in theirs if mention in cluster), set())
-        return len(own & other) / len(own)
-
-    counts = coref_scores.b3(gold, predicted)
-    assert counts.right_of_gold == pytest.approx(sum(share(m, gold, predicted) for c in gold for m in c))
-    assert counts.right_of_predicted == pytest.approx(sum(share(m, predicted, gold) for c in predicted for m in c))
-    assert (counts.gold, counts.predicted) == (sum(map(len, gold)), sum(map(len, predicted)))
-
-
-@given(CLUSTERS, CLUSTERS)
-def test_ceaf_tries_every_alignment(gold, predicted) -> None:
-    fewer, more = sorted([gold, predicted], key=len)
-    best = max(
-        sum(2 * len(a & b) / (len(a) + len(b)) for a, b in zip(fewer, order, strict=False))
-        for order in permutations(more, len(fewer))
-    )
-    counts = coref_scores.ceaf(gold, predicted)
-    assert counts.right_of_gold == counts.right_of_predicted == pytest.approx(best)
-    assert (counts.gold, counts.predicted) == (len(gold), len(predicted))
 
 
 def test_documents_are_summed_not_averaged() -> None:
