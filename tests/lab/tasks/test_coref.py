@@ -136,13 +136,6 @@ def test_spans_and_antecedents_are_limited(share: float, antecedents: int) -> No
     assert ranking.scores.shape[1] == antecedents
 
 
-def test_best_antecedents() -> None:
-    rows, mask = spans.antecedents(3, 2)
-    scores = torch.tensor([[9.0, 9.0], [-1.0, 9.0], [0.5, 2.0]])
-    assert spans.best_antecedents(scores, rows, mask) == [None, None, 0]
-    assert spans.best_antecedents(scores[:1, :0], *(part[:1, :0] for part in (rows, mask))) == [None]
-
-
 def test_clusters_of_links() -> None:
     a, b, c, d, e, f = ((place, place) for place in range(6))
     links = {a: None, b: a, c: None, d: b, e: c, f: None}

@@ -1,12 +1,10 @@
 """Entailment: ESIM against its equations one pair at a time, empty sentences, files."""
 
 import json
-import math
 from pathlib import Path
 
 import pytest
 import torch
-from refusals import refused
 from toy_inputs import read_both_ways as read
 from toy_inputs import toy_inputs
 
@@ -44,16 +42,6 @@ def test_pairs_without_agreement_are_left_out(path) -> None:
     every = snli.read(path, unlabelled=True)  # to predict for: no line is lost
     assert [example.label for example in every] == [None] * 4
     assert [example.line for example in every] == [1, 2, 3, 4]
-
-
-def test_a_pair_without_label_is_read_but_neither_trained_on_nor_scored(path) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"sentence1": "A cat.", "sentence2": "It is."}) + "\n")
-    examples = snli.read(path)
-    assert examples[-1].label is None
-    snli.check(examples[:-1], snli.TASK.labels_of(examples), path)
-    with refused("pairs.jsonl", "line 5", "gold_label", "label"):
-        snli.check(examples, snli.TASK.labels_of(examples), path)
 
 
 def by_equations(
@@ -118,28 +106,11 @@ def test_an_empty_sentence_says_nothing_and_breaks_nothing() -> None:
     assert all(weights.grad is None or weights.grad.isfinite().all() for weights in model.parameters())
 
 
-def test_predictions_carry_probabilities(path) -> None:
-    examples = snli.read(path)
-    model, tokens = network(examples)
-    for prediction in model.decode(tokens, examples):
-        assert math.fsum(prediction.probabilities) == pytest.approx(1, abs=1e-5)
-        chances = dict(zip(snli.SNLI_LABELS, prediction.probabilities, strict=True))
-        assert chances[prediction.label] == max(chances.values())
-
-
 def test_score_counts_labelled_pairs_alone() -> None:
     examples = [snli.SnliExample(("a",), ("b",), label) for label in ("neutral", "entailment", None)]
     found = [snli.ClassPrediction("neutral", (0.0, 0.0, 1.0))] * 3
     assert snli.TASK.score(examples, found) == {"accuracy": 50}
     assert snli.TASK.score([], []) == {"accuracy": 0}
-
-
-def test_an_ensemble_is_the_mean_of_probabilities() -> None:
-    one, two = (0.9, 0.1, 0.0), (0.4, 0.6, 0.0)
-    members = [[snli.ClassPrediction("entailment", one)], *[[snli.ClassPrediction("contradiction", two)]] * 2]
-    [together] = snli.TASK.combine(members)
-    assert together.label == "entailment"
-    assert together.probabilities == pytest.approx((1.7 / 3, 1.3 / 3, 0))
 
 
 def test_written_pairs_are_the_texts_with_the_predictions(path, tmp_path) -> None:

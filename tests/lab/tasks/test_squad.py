@@ -1,8 +1,7 @@
-"""Questions: the network against its equations one passage at a time, the search of spans, files; that it learns."""
+"""Questions: the network against its equations one passage at a time, the search of spans, files."""
 
 import itertools
 import json
-import random
 from pathlib import Path
 
 import pytest
@@ -55,23 +54,7 @@ def test_questions_are_read_with_their_passages(path) -> None:
     assert [example.id for example in examples] == ["q1", "q2", "q3"]
     question, passage = squad.TASK.sentences(examples[0])
     assert question == ["When", "was", "it", "built", "?"]
-    assert passage == [
-        "Odile",
-        "built",
-        "the",
-        "mill",
-        "-",
-        "race",
-        "in",
-        "1712",
-        ",",
-        "and",
-        "the",
-        "Tarn",
-        "fed",
-        "it",
-        ".",
-    ]
+    assert " ".join(passage) == "Odile built the mill - race in 1712 , and the Tarn fed it ."
     assert examples[0].answers == (Answer("1712", 7, 7), Answer("in 1712", 6, 7))
     assert examples[0].passage is examples[1].passage
 
@@ -179,11 +162,7 @@ def test_tokens_alone_can_be_asked() -> None:
     assert example.passage.offsets == ((0, 3), (4, 5), (6, 11), (12, 15))
 
 
-def test_questions_without_answers_are_refused_where_answers_are_needed(path) -> None:
-    examples = squad.read(path)
-    squad.check(examples, squad.SquadLabels(), path)
-    with refused("'x'", "no answers"):
-        squad.check([*examples, squad.SquadExample((), examples[0].passage, (), "x")], squad.SquadLabels(), path)
+def test_questions_without_answers_are_not_scored() -> None:
     with refused("''", "no answers"):
         squad.score([squad.unlabelled([["Who"], ["Ann"]])], [squad.SquadPrediction("Ann", ())])
 
@@ -212,37 +191,3 @@ def test_an_ensemble_means_probabilities() -> None:
         ("a", pytest.approx(0.3)),
         ("c", pytest.approx(0.05)),
     ]
-
-
-def planted(count: int, rng: random.Random) -> list[squad.SquadExample]:
-    """Who does what, several in a passage; the answer is the one beside what the question asks for."""
-    names, deeds = ["Ann", "Bo", "Cy", "Di", "Ed"], ["sings", "digs", "rows", "bakes"]
-    examples = []
-    for _ in range(count):
-        pairs = list(zip(rng.sample(names, 3), rng.sample(deeds, 3), strict=True))
-        _, deed = rng.choice(pairs)
-        asked = squad.unlabelled([["Who", deed, "?"], [word for pair in pairs for word in (*pair, ".")]])
-        place = asked.passage.tokens.index(deed) - 1
-        answer = Answer(asked.passage.tokens[place], place, place)
-        examples.append(squad.SquadExample(asked.question, asked.passage, (answer,)))
-    return examples
-
-
-def test_it_learns_which_name_stands_beside_what_is_asked_for() -> None:
-    rng = random.Random(1)
-    train, dev = planted(256, rng), planted(64, rng)
-    model, collate = network(train, hidden_dim=16, dropout=0.0)
-    model.inputs.dropout.p = 0.0
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-
-    def f1() -> float:
-        with torch.inference_mode():
-            return squad.score(dev, model.eval().decode(batch(collate, dev), dev))["f1"]
-
-    assert f1() < 40
-    for _ in range(45):
-        members = rng.sample(train, 32)
-        optimizer.zero_grad()
-        model.train().loss(batch(collate, members), members).backward()
-        optimizer.step()
-    assert f1() > 90

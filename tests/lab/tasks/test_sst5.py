@@ -1,6 +1,5 @@
 """Sentiment: the biattentive network against its equations one sentence at a time, phrases, files."""
 
-import math
 from pathlib import Path
 
 import pytest
@@ -88,13 +87,6 @@ def test_loss_is_the_mean_over_the_examples(examples) -> None:
         own = slice(len(each.tokens))
         losses.append(-by_equations(model, vectors[row, own], output[row, own]).log_softmax(0)[each.label])
     assert model.loss(tokens, examples).item() == pytest.approx(torch.stack(losses).mean().item(), abs=1e-5)
-
-
-def test_predictions_carry_probabilities(examples) -> None:
-    model, tokens = network(examples)
-    for prediction in model.eval().decode(tokens, examples):
-        assert math.fsum(prediction.probabilities) == pytest.approx(1, abs=1e-5)
-        assert prediction.probabilities[prediction.label] == max(prediction.probabilities)
 
 
 def predictions(*labels: int) -> list[sst5.ClassPrediction]:

@@ -29,17 +29,18 @@ PLACES = ("none", "input", "output", "both")
 every_task = pytest.mark.parametrize("name", tasks.available())
 
 
-def test_tags_of_entities_keep_the_rules_of_bio(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "last", "inside"), [("ner", "scores", "I-place"), ("srl", "output", "I-A0")])
+def test_tags_keep_the_rules_of_bio(path: Path, name: str, last: str, inside: str) -> None:
     """A network that would rather begin with I-place: no such tag without its B-place before it."""
-    examples = ner.read(write_small(tmp_path, "ner"))
-    task, model, collate = network("ner", examples)
+    examples = tasks.find(name).read(path)
+    task, model, collate = network(name, examples)
     with torch.no_grad():
-        model.scores.bias[task.labels_of(examples).tags.index("I-place")] = 10.0  # type: ignore[attr-defined]
+        getattr(model, last).bias[task.labels_of(examples).tags.index(inside)] = 10.0
     found = predict(task, cast(nn.Module, model).eval(), collate, examples, BatchConfig(), CPU)
     for prediction in found:
         for before, tag in pairwise(("O", *prediction.tags)):
             assert tag[0] != "I" or before in (f"B{tag[1:]}", tag)
-    assert any("I-place" in prediction.tags for prediction in found)
+    assert any(inside in prediction.tags for prediction in found)
 
 
 def test_of_a_tie_between_two_members_the_first_ones_entities_stay() -> None:
