@@ -147,23 +147,16 @@ def test_a_bilm_that_is_not_found_is_said_with_its_network(folder: Path, monkeyp
     TrainedTask.load(folder / "run", str(folder / "other"))
 
 
-@pytest.mark.parametrize("damaged", ["null", "3", "[]", "{"])
-def test_a_record_that_is_damaged_is_named(folder: Path, damaged: str) -> None:
-    trained(folder, "run")
-    (folder / "run" / "seed-1" / "task.json").write_text(damaged, encoding="utf-8")
-    with refused("task.json", "JSON", "train the task again"):
-        TrainedTask.load(folder / "run")
-
-
-@pytest.mark.parametrize("key", ["bilm", "cache_dtype", "words", "vectors"])
-def test_a_record_that_lacks_something_is_named(folder: Path, key: str) -> None:
+def test_a_record_that_is_damaged_or_lacks_something_is_named(folder: Path) -> None:
     trained(folder, "run")
     record = folder / "run" / "seed-1" / "task.json"
     values = json.loads(record.read_text(encoding="utf-8"))
-    del values[key]
-    record.write_text(json.dumps(values), encoding="utf-8")
-    with refused("task.json", key, "train the task again"):
-        TrainedTask.load(folder / "run")
+    keys = ("bilm", "cache_dtype", "words", "vectors")
+    lacking = [(json.dumps({name: value for name, value in values.items() if name != key}), key) for key in keys]
+    for text, said in [(text, "JSON") for text in ("null", "3", "[]", "{")] + lacking:
+        record.write_text(text, encoding="utf-8")
+        with refused("task.json", said, "train the task again"):
+            TrainedTask.load(folder / "run")
 
 
 def test_token_lists_are_examples_without_labels(folder: Path) -> None:

@@ -5,12 +5,10 @@ import itertools
 import json
 import shutil
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Command
 from refusals import refused
 from safetensors.torch import load_file
 from small_run import metrics as scores
@@ -94,22 +92,6 @@ def test_a_run_that_is_asked_to_stop_writes_a_checkpoint_first(
     assert scores(tmp_path / "cut" / "seed-1") == scores(tmp_path / "run" / "seed-1")
 
 
-def test_a_killed_process_is_gone_on_with(tmp_path: Path) -> None:
-    """SIGKILL, at whatever step it comes."""
-    config = run_config(tmp_path, training={"epochs": 12, "patience": 0})
-    killed = dataclasses.replace(config, output=str(tmp_path / "killed"))
-    made = f"config.from_dict(train.TaskConfig, json.loads({configs.to_json(killed)!r}))"
-    program = "import json; from elmo import config; from elmo_lab.tasks import train\n"
-    command = Command(program=f"{program}train.train_task({made}, quiet=True)")
-    checkpoints = tmp_path / "killed" / "seed-1" / "checkpoints"
-    while not list(checkpoints.glob("step-*")) and command.process.is_alive():
-        time.sleep(0.01)
-    assert command.kill().returncode == -signal.SIGKILL, "it was done before it could be killed"
-    train.train_task(killed, resume=True, quiet=True)
-    train.train_task(config, quiet=True)
-    assert weights(tmp_path / "killed" / "seed-1") == weights(tmp_path / "run" / "seed-1")
-
-
 def test_a_run_that_another_process_is_at_is_left_alone(tmp_path: Path) -> None:
     train.train_task(run_config(tmp_path), quiet=True)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -174,16 +156,6 @@ def test_dev_chooses_the_epoch_whose_weights_are_scored(tmp_path: Path, monkeypa
     assert seen[3][1] == seen[4][1] == seen[1][1] != seen[2][1]
 
 
-def test_the_scores_of_a_run_are_those_of_its_network_on_its_files(tmp_path: Path) -> None:
-    rest = {"inputs": {"dropout": 0.0, "elmo_dropout": 0.0}, "model": {"hidden_dims": [12], "dropout": 0.0}}
-    config = split_config(tmp_path, training={"epochs": 40, "patience": 0, "lr": 0.03}, **rest)
-    (result,) = train.train_task(config, quiet=True).rows
-    network = TrainedTask.load(tmp_path / "run")
-    assert result["dev"] == network.score(ner.read(tmp_path / "dev.conll"))
-    assert result["test"] == network.score(ner.read(tmp_path / "test.conll"))
-    assert result["dev"] != result["test"]
-
-
 def test_seeds_have_other_networks_orders_and_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[tuple[bytes, Any, Any, int]] = []
 
@@ -213,19 +185,6 @@ def test_early_stopping_and_decay() -> None:
             break
     assert (state.stopped, state.epoch, state.best_epoch, state.best) == ("patience", 5, 2, 30.0)
     assert rates == [1.0, 1.0, 1.0, 0.5, 0.5]
-
-
-def test_a_rate_that_falls_evenly_reaches_zero_with_the_last_step(tmp_path: Path) -> None:
-    train.train_task(run_config(tmp_path, training={"schedule": "linear", "patience": 0, "lr": 0.01}), quiet=True)
-    lines = scores(tmp_path / "run" / "seed-1")
-    steps = lines[-1]["step"]
-    assert steps == 4 * 3, "four epochs of eight examples, three at a time"
-    assert [line["lr"] for line in lines] == pytest.approx([0.01 * (1 - (3 * n - 1) / steps) for n in (1, 2, 3, 4)])
-
-
-def test_a_limit_of_time_cuts_the_epoch(tmp_path: Path) -> None:
-    report = train.train_task(run_config(tmp_path, training={"minutes": 0.0}), quiet=True)
-    assert (report.rows[0]["stopped"], report.rows[0]["steps"]) == ("minutes", 1)
 
 
 def test_batches_hold_every_example_once() -> None:
