@@ -1,6 +1,6 @@
-"""Programs written for older packages run unchanged: the names that they touch, and `python -m elmo.shims`.
+"""Programs written for older packages run unchanged: what their READMEs say, the names, and `python -m elmo.shims`.
 
-Every test imports by the old names, as a program does.
+Every test imports by the old names, as a program does. Flair and Stanza are tried as docs/migration.md shows them.
 """
 
 import abc
@@ -10,6 +10,7 @@ import pickle
 import random
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from elmo.model.lm_head import LmHead
 from elmo.pretraining.scoring import Scorer
 from elmo.text.vocabulary import Vocabulary
 
-SENTENCES = [["The", "cat", "sat", "."], ["a"], ["zażółć", "東京"]]
+SENTENCES = [["The", "cat", "sat", "."], ["a"], ["zażółć", "東京"], []]
 
 
 @pytest.fixture(scope="module")
@@ -122,31 +123,6 @@ def test_an_added_token_has_the_character_that_stands_for_it():
     assert mapper == ELMoCharacterMapper({"<first>": 1}) != ELMoCharacterMapper()
 
 
-def test_state_dicts_go_both_ways(files):
-    from allennlp.modules import Elmo
-
-    from elmo.integrations.allennlp import allennlp_state_dict
-
-    class Tagger(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.elmo = Elmo(*files, 1)
-            self.out = nn.Linear(DIM, 2)
-
-    tagger, other = Tagger(), Tagger()
-    for weight in tagger.parameters():
-        weight.data.normal_(generator=torch.Generator().manual_seed(1))
-    tagger.elmo._elmo_lstm.bilm.token_encoder.embedding.data[0] = 0
-    theirs = allennlp_state_dict(tagger)
-    assert "elmo._elmo_lstm._elmo_lstm.backward_layer_1.state_linearity.bias" in theirs
-    assert "elmo._elmo_lstm._token_embedder._highways._layers.0.weight" in theirs
-    assert "elmo.scalar_mix_0.scalar_parameters.2" in theirs
-    assert not any(".bilm." in name for name in theirs)
-    other.load_state_dict(theirs)
-    for name, weight in tagger.state_dict().items():
-        torch.testing.assert_close(other.state_dict()[name], weight, atol=1e-6, rtol=0)
-
-
 @pytest.mark.parametrize("way", ["stateful", "reset_states", "_states"])
 def test_the_state_is_found_among_the_modules(files, way):
     from allennlp.modules.elmo import Elmo, batch_to_ids
@@ -183,7 +159,7 @@ def test_an_embedder_trains_the_bilm_if_the_program_lets_it(files, state):
     vectors, _ = embedder.batch_to_embeddings(SENTENCES)
     vectors.square().sum().backward()
     assert all(weight.grad is not None for weight in embedder.elmo_bilm.parameters())
-    assert [array.shape[1] for array in embedder.embed_batch(SENTENCES)] == [4, 1, 2]
+    assert [array.shape[1] for array in embedder.embed_batch(SENTENCES)] == [4, 1, 2, 0]
     assert embedder.embed_batch([]) == []
 
 
@@ -219,7 +195,7 @@ def test_token_embedder(files):
     from allennlp.modules.token_embedders import ElmoTokenEmbedder
 
     embedder = ElmoTokenEmbedder(*files, projection_dim=5)
-    assert embedder(batch_to_ids(SENTENCES)).shape == (3, 4, 5)
+    assert embedder(batch_to_ids(SENTENCES)).shape == (4, 4, 5)
     assert embedder.get_output_dim() == 5
     assert ElmoTokenEmbedder(*files).get_output_dim() == DIM
 
@@ -326,6 +302,23 @@ def test_many_langs_has_the_originals_attributes(files, monkeypatch):
     for layer in wrong:
         with refused("output_layer is", layer, "-2 (all)"):
             embedder.sents2elmo([["a"]], layer)
+    with refused("is the string", "'a text'"):
+        embedder.sents2elmo(["a text"])
+
+
+@pytest.mark.parametrize("given", [{}, *({"output_layer": layer} for layer in (-1, -2, 0, 1, 2))], ids=str)
+def test_sents2elmo_gives_the_layer_that_is_asked_for_and_repeats_itself(files, every, given):
+    from elmoformanylangs import Embedder as ManyLangs
+
+    embedder = ManyLangs(files[1], batch_size=2)
+    first, second = embedder.sents2elmo(SENTENCES, **given), embedder.sents2elmo(SENTENCES, **given)
+    layer = given.get("output_layer", -1)
+    for one, other, layers in zip(first, second, every, strict=True):
+        expected = layers.mean(axis=0) if layer == -1 else layers if layer == -2 else layers[layer]
+        assert one.dtype == np.float32
+        np.testing.assert_array_equal(one, other)
+        np.testing.assert_allclose(one, expected, atol=1e-6)
+    assert embedder.sents2elmo([]) == []
 
 
 def test_many_langs_carries_state_from_batch_to_batch_in_a_drawn_order(files, monkeypatch):
@@ -350,7 +343,46 @@ def test_many_langs_carries_state_from_batch_to_batch_in_a_drawn_order(files, mo
 # simple_elmo
 
 
-def test_simple_elmo_loads_as_it_did(files, every):
+@pytest.fixture
+def model(files):
+    from simple_elmo import ElmoModel
+
+    model = ElmoModel()
+    model.load(files[1])
+    return model
+
+
+def test_get_elmo_vectors_is_one_array_with_zeros_after_a_sentence(model, every):
+    vectors, of_all = model.get_elmo_vectors(SENTENCES), model.get_elmo_vectors(SENTENCES, layers="all")
+    assert (vectors.shape, of_all.shape) == ((4, 4, DIM), (4, LAYERS, 4, DIM))
+    for row, of_row, layers in zip(vectors, of_all, every, strict=True):
+        tokens = layers.shape[1]
+        np.testing.assert_allclose(row[:tokens], layers.mean(axis=0), atol=1e-6)
+        np.testing.assert_allclose(of_row[:, :tokens], layers, atol=1e-6)
+        assert not row[tokens:].any()
+    np.testing.assert_allclose(model.get_elmo_vectors(SENTENCES, layers="top")[0], every[0][-1], atol=1e-6)
+    assert model.get_elmo_vectors([]).shape == (0, 0, DIM)
+
+
+def test_averages_count_no_padding(model, every):
+    means, of_all = model.get_elmo_vector_average(SENTENCES), model.get_elmo_vector_average(SENTENCES, layers="all")
+    assert (means.shape, of_all.shape) == ((4, DIM), (4, LAYERS, DIM))
+    np.testing.assert_allclose(means[1], model.get_elmo_vector_average([SENTENCES[1]])[0], atol=1e-6)
+    for seen, mean in ((means[1], every[1].mean(axis=(0, 1))), (of_all[1], every[1].mean(axis=1))):
+        np.testing.assert_allclose(seen, mean / np.linalg.norm(mean), atol=1e-6)
+    assert not means[3].any(), "of an empty sentence"
+
+
+def test_simple_elmo_says_what_is_missing_or_wrong(model):
+    with refused("load(path)"):
+        type(model)().get_elmo_vectors(SENTENCES)
+    with refused("layers is 'concat'"):
+        model.get_elmo_vectors(SENTENCES, layers="concat")
+    with refused("is the string", "'a text'"):
+        model.get_elmo_vectors(["a text"])
+
+
+def test_simple_elmo_loads_as_it_did(files):
     from simple_elmo import ElmoModel
     from simple_elmo.elmo import ElmoModel as SameModel
 
@@ -359,10 +391,7 @@ def test_simple_elmo_loads_as_it_did(files, every):
     assert isinstance(model.load(files[1], max_batch_size=2), str)
     assert (model.batch_size, model.max_chars, model.vector_size, model.n_layers) == (2, 50, DIM, LAYERS)
     assert model.get_elmo_vectors(SENTENCES).dtype == np.float64
-    means = model.get_elmo_vector_average(SENTENCES)
-    assert means.dtype == np.float64
-    mean = every[2].mean(axis=(0, 1), dtype=np.float64)
-    np.testing.assert_allclose(means[2], mean / np.linalg.norm(mean), atol=1e-6)
+    assert model.get_elmo_vector_average(SENTENCES).dtype == np.float64
 
 
 @pytest.mark.parametrize("top", [False, True])
@@ -420,6 +449,32 @@ def test_simple_elmo_gives_substitutes(tmp_path, files):
     simple.load(files[1])
     with refused("softmax"):
         simple.get_elmo_substitutes(["the cat sat"])
+
+
+# What is registered
+
+
+def test_dead_names_are_registered_on_request():
+    remove_stand_ins()
+    dead = ("allennlp", "elmoformanylangs", "simple_elmo")
+    assert all(find_spec(name) is None for name in dead)
+    registered = {"allennlp.commands.elmo", "allennlp.modules.elmo", "bilm", "elmoformanylangs", "simple_elmo"}
+    assert registered <= set(install_shims())
+    assert install_shims() == []
+    assert all(find_spec(name) is not None for name in dead), "programs ask this way whether a package is there"
+
+
+def test_an_installed_package_is_left_alone(tmp_path, monkeypatch):
+    remove_stand_ins()
+    (tmp_path / "allennlp").mkdir()
+    (tmp_path / "allennlp" / "__init__.py").write_text("real = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert not any(name.startswith("allennlp") for name in install_shims())
+    import allennlp
+
+    assert allennlp.real
+    with pytest.raises(ModuleNotFoundError):
+        import allennlp.commands.elmo
 
 
 # python -m elmo.shims
