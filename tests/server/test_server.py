@@ -192,10 +192,7 @@ def test_the_client_of_hugging_face(server, embedder):
     near(client.sentence_similarity(TEXTS[0], TEXTS[1:3]), vectors[1:] @ vectors[0])
 
 
-def test_text_embeddings_inference(server, embedder):
-    found = server.post("/embed_all", {"inputs": TEXTS[:2]}).json()
-    for each, vectors in zip(found, embedder.embed(TOKENS[:2], "average"), strict=True):
-        near(each, vectors)
+def test_text_embeddings_inference(server):
     info = httpx.get(server.url + "/info").json()
     assert (info["model_id"], info["elmo"]["dim"], info["elmo"]["layers"]) == ("english-base", 512, 3)
     assert info["max_concurrent_requests"] == 512

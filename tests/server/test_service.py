@@ -146,15 +146,8 @@ def test_bodies_may_be_gzip(service):
     for content in (body, packed[:-9], packed + packed):
         assert sent(content, "gzip").status_code == 400
     assert sent(body, "br").status_code == 415
-
-
-def test_a_small_gzip_of_a_large_body_is_not_unpacked(service):
-    sent = gzip.compress(b" " * 5_000_000)
-    answer = asked(
-        service, lambda client: client.post("/embed", content=sent, headers=JSON | {"content-encoding": "gzip"})
-    )
-    assert answer.status_code == 413
-    assert "unpacked" in answer.json()["error"]
+    large = sent(gzip.compress(b" " * 5_000_000), "gzip")
+    assert (large.status_code, "unpacked" in large.json()["error"]) == (413, True)
 
 
 def test_answers_of_all_routes_are_compressed(service):
