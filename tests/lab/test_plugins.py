@@ -129,6 +129,7 @@ def test_a_task_and_a_probe_of_another_package_are_run_and_shown(package: Path, 
 
     listed = run("task", "list")
     assert "Whether a line is a question" in listed.stdout, listed.stderr
+    assert all(name in listed.stdout for name in tasks.available())
     for arm in ("none", "input"):
         settings = [f"elmo={arm}", "training.epochs=2", "inputs.vectors_dim=4", "cache.enabled=false"]
         files = ["--train", data, "--dev", data, "--model", tmp_path / "bilm", "--output", tmp_path / "runs" / arm]

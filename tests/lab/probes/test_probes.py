@@ -8,13 +8,15 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from command import run
+from command import printed, run
 from places import ROOT
 from refusals import refusal, refused
 from tiny import CONFIG, tiny_model, write_tiny
 from written_vectors import Written
 
+import elmo
 from elmo.errors import InputError
 from elmo.formats.opened import OpenedModel
 from elmo.search import nearest, senses
@@ -254,3 +256,28 @@ def test_a_token_is_shown_in_as_much_context_as_fits_a_line():
     assert len(line) < 130
     assert nearest.in_context(["a", "b", "c"], 1) == "a [b] c"
     assert nearest.in_context(["a" * 100, "b", "c" * 100], 1) == "... [b] ..."
+
+
+# Latin
+
+SMALL_LATIN = (
+    "model.lstm.dim=32", "model.lstm.projection_dim=16", "model.char_cnn.filters=[[1, 8], [2, 8], [3, 8]]",
+    "objective.negatives=64", "streams=16", "vocab_size=2000", "max_words=6400",
+)  # fmt: skip
+
+
+@pytest.mark.shared
+def test_the_recipe_of_latin_makes_a_model_of_one_spelling(shared: Path, tmp_path: Path) -> None:
+    """The road to the model, its first minutes: the recipe with a small network, and the probe of its senses."""
+    text, heldout = shared / "latin" / "latin.test.txt.xz", shared / "latin" / "latin.valid.txt.xz"
+    given = ("--train", text, "--heldout", heldout, "--output", tmp_path / "run")
+    assert run("train", "latin", *given, "--dry-run", *SMALL_LATIN).returncode == 0
+    printed("train", "latin", *given, *SMALL_LATIN)
+
+    embedder = elmo.load(tmp_path / "run" / "model")
+    one, same, other = embedder.embed([["Jam", "vēnit", "præda", "."], ["Iam", "uenit", "praeda", "."], ["Iam"] * 4])
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
+
+    shown = printed("probe", "senses", "--data", LATIN, "--model", tmp_path / "run" / "model", "--quiet", "--json")
+    assert [json.loads(line)["layer"] for line in shown.splitlines()] == [0, 1, 2]

@@ -25,13 +25,9 @@ from elmo_lab.tasks.queue import read_queue
 from elmo_lab.tasks.train import TaskConfig
 
 SMALL = (
-    "inputs.vectors_dim=6",
-    "inputs.min_count=1",
-    "inputs.characters.filters=[[2,4]]",
-    "model.hidden_dims=[6]",
-    "training.epochs=2",
-    "batch.examples=3",
-)
+    "inputs.vectors_dim=6", "inputs.min_count=1", "inputs.characters.filters=[[2,4]]", "model.hidden_dims=[6]",
+    "training.epochs=2", "batch.examples=3",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

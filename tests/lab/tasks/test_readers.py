@@ -29,6 +29,7 @@ from elmo_lab.tasks import (
 from elmo_lab.tasks.readers_columns import TaggedSentence, read_conll
 from elmo_lab.tasks.readers_pairs import read_snli
 from elmo_lab.tasks.readers_roles import read_roles
+from elmo_lab.tasks.treebank import escaped, unescaped
 
 
 def write_coref_json(path: Path, documents: Iterable[readers_coref.Document]) -> None:
@@ -165,6 +166,24 @@ def test_a_tree_keeps_its_quotation_marks(file, tmp_path: Path) -> None:
     trees = readers_trees.read_trees(file(f"{line}\n"))
     readers_trees.write_trees(tmp_path / "out", trees)
     assert (tmp_path / "out").read_text() == f"{line}\n"
+
+
+@pytest.mark.parametrize(
+    ("token", "raw"),
+    [
+        ("``", '"'), ("''", '"'), ("`", "'"), ("-LRB-", "("), ("-RCB-", "}"), ("a-RSB-", "a]"), ("and\\/or", "and/or"),
+        ("\\*", "*"), ("/.", "."), ("'s", "'s"), ("```", "```"), ("-lrb-", "-lrb-"), ("</S>", "</S>"),
+    ],
+)  # fmt: skip
+def test_tokens_have_the_spelling_of_raw_text(token: str, raw: str) -> None:
+    assert unescaped(token) == raw
+
+
+@given(st.text("ab()[]{}", min_size=1))
+def test_brackets_are_escaped_and_read_back(token: str) -> None:
+    there = escaped(token)
+    assert not set("()[]{}") & set(there)
+    assert unescaped(there) == token
 
 
 TREES = st.recursive(

@@ -239,3 +239,24 @@ def test_trained_saved_loaded_predict_alike(name: str, path: Path, tmp_path: Pat
     assert report.version == task.version
     assert (report.bilm is None) == (elmo == "none")
     assert len(trained([task.unlabelled(SMALL[name].unlabelled)])) == 1
+
+
+@every_task
+@pytest.mark.parametrize("place", ["none", "both"])
+def test_another_device_gives_the_same(name: str, place: str, there: torch.device, path: Path) -> None:
+    """The losses, gradients and predictions, on a device that is not the CPU."""
+    examples = tasks.find(name).read(path)
+    found, predictions = [], []
+    for device in (CPU, there):
+        task, model, collate = network(name, examples, elmo=place)
+        module = cast(nn.Module, model).to(device)
+        torch.manual_seed(3)
+        loss = model.loss(tokens_of(task, collate, examples, device), examples) + model.inputs.penalty()
+        loss.backward()
+        found.append({n: p.grad.cpu() for n, p in module.named_parameters() if p.grad is not None})
+        found[-1]["loss"] = loss.detach().cpu()
+        predictions.append(predict(task, module.eval(), collate, examples, BatchConfig(), device))
+    assert found[0].keys() == found[1].keys()
+    for part in found[0]:
+        torch.testing.assert_close(found[0][part], found[1][part], atol=1e-5, rtol=1e-4)
+    assert task.score(examples, predictions[0]) == task.score(examples, predictions[1])

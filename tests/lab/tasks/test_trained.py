@@ -1,4 +1,4 @@
-"""A trained network on what training never saw: words, labels, text, and token lists by the Python API."""
+"""A trained network on what training never saw: words, labels, text and files without labels; its probabilities."""
 
 import json
 import shutil
@@ -8,17 +8,19 @@ from typing import Any
 
 import pytest
 import torch
-from command import run
+from command import printed, run
 from refusals import refusal, refused
 from small_tasks import NER, SMALL, run_config, write_small
 from tiny import write_tiny
 
+import elmo
 from elmo import config as configs
 from elmo.errors import InputError
-from elmo_lab.tasks import coref, ner, readers, snli, squad, sst5, train
+from elmo.text.tokenizer import TextConfig, Tokenizer
+from elmo_lab.tasks import coref, ner, readers, scores, snli, squad, srl, sst5, train
 from elmo_lab.tasks import task as tasks
-from elmo_lab.tasks.tagger import read_text
-from elmo_lab.tasks.tagging import TagPrediction
+from elmo_lab.tasks.tagger import read_text, verbs_of
+from elmo_lab.tasks.tagging import TagPrediction, spans
 from elmo_lab.tasks.trained import TrainedTask, example_of
 
 NEW = "Zoe\tB-person\ncrossed\tO\nLima\tB-place\n\nLima\tB-place\nglows\tO\nqqq\tO\n"
@@ -216,13 +218,7 @@ def test_examples_of_text_are_told_apart(tmp_path: Path) -> None:
         assert [each.name for each in coref.read(tmp_path / name)] == ["line-1", "line-3"]
 
 
-def small_run(folder: Path, name: str) -> Path:
-    """A network of any task, and what it learned from."""
-    train.train_task(run_config(folder, name, name, inputs={"elmo": "none"}, training={"epochs": 1}), quiet=True)
-    return folder / SMALL[name].file
-
-
-UNLABELLED = {
+UNSCORED = {
     "ner": ("Nora\nsings\n", "line 1 has 'Nora' in column 1, that of the tags"),
     "snli": ('{"sentence1": "a", "sentence2": "b"}\n', "line 1 has no gold_label"),
     "srl": ('{"tokens": ["Run"], "props": [{"pred": 0}]}\n', "line 1: the predicate of token 0 has no 'tags'"),
@@ -236,26 +232,25 @@ UNLABELLED = {
 }
 
 
-@pytest.mark.parametrize("name", UNLABELLED)
-def test_what_cannot_be_scored_is_neither_scored_nor_learned_from(tmp_path: Path, name: str) -> None:
-    path = small_run(tmp_path, name)
-    text, message = UNLABELLED[name]
-    path = path.with_stem("other")
+@pytest.mark.parametrize("name", UNSCORED)
+def test_what_cannot_be_scored_is_neither_scored_nor_learned_from(runs: Path, tmp_path: Path, name: str) -> None:
+    text, message = UNSCORED[name]
+    small = write_small(tmp_path, name)
+    path = small.with_stem("other")
     path.write_text(text, encoding="utf-8")
-    small = tmp_path / SMALL[name].file
     for arguments in (
-        ("eval", tmp_path / name, path),
+        ("eval", runs / name, path),
         ("train", name, "--train", small, "--dev", path, "--output", tmp_path / "new"),
     ):
         refusal(run("task", *arguments), f"{path}: {message}")
 
 
-def test_roles_of_sentences_without_a_predicate_are_written_empty(tmp_path: Path) -> None:
-    path = small_run(tmp_path, "srl")
+def test_roles_of_sentences_without_a_predicate_are_written_empty(runs: Path, tmp_path: Path) -> None:
+    path = write_small(tmp_path, "srl")
     with path.open("a", encoding="utf-8") as file:
         file.write('{"tokens": ["Rain"], "props": []}\n')
     out, text = tmp_path / "out.jsonl", tmp_path / "text.txt"
-    assert run("task", "predict", tmp_path / "srl", path, out).returncode == 0
+    assert run("task", "predict", runs / "srl", path, out).returncode == 0
     assert out.read_text(encoding="utf-8").endswith('{"tokens": ["Rain"], "props": []}\n')
     assert run("task", "sentences", "srl", path, text).returncode == 0
     assert text.read_text(encoding="utf-8").endswith("Rain\n")
@@ -281,10 +276,10 @@ def test_what_is_written_is_compressed_as_its_name_says(tmp_path: Path, name: st
     assert "".join(f"{line}\n" for _, line in readers.numbered_lines(packed)) == plain.read_text(encoding="utf-8")
 
 
-def test_a_training_without_an_epoch_is_told_of(tmp_path: Path) -> None:
-    path = small_run(tmp_path, "ner")
-    (tmp_path / "ner" / "seed-1" / "model.safetensors").unlink()
-    refusal(run("task", "eval", tmp_path / "ner", path), "epoch")
+def test_a_training_without_an_epoch_is_told_of(runs: Path, tmp_path: Path) -> None:
+    begun = Path(shutil.copytree(runs / "ner", tmp_path / "ner"))
+    (begun / "seed-1" / "model.safetensors").unlink()
+    refusal(run("task", "eval", begun, write_small(tmp_path, "ner")), "epoch")
 
 
 def test_escapes_of_treebanks_are_read_as_raw_text(folder: Path) -> None:
@@ -309,3 +304,195 @@ def test_escapes_of_treebanks_are_read_as_raw_text(folder: Path) -> None:
 def test_learned_vectors_have_no_more_words(folder: Path) -> None:
     network = trained(folder, "run", inputs={"vectors": None})
     assert network.look_up(ner.read(folder / "new.conll")) is None
+
+
+# As people use taggers: text and files without labels in, probabilities and scores by label out
+
+TEXT = {
+    "ner": ("Nora lives in Porto. Ivo sings.\n\nRain.\n", 3),
+    "sst5": ("A splendid film.\n\nIt isn't dull.\n", 2),
+    "snli": ("Snow falls.\tIt's cold.\n\nA man plays.\tA man sleeps.\n", 2),
+    "srl": ("Mia laughed.\t1\n\nRun!\t0\n", 2),
+    "coref": ("Mia slept. She dreamt.\n\nTom waved. He smiled.\n", 2),
+    "squad": ("Who slept?\tMia slept; Tom didn't.\n\nWho ran?\tTom ran.\n", 2),
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A network for each task."""
+    folder = tmp_path_factory.mktemp("text")
+    for name in tasks.available():
+        train.train_task(run_config(folder, name, name, inputs={"elmo": "none"}, training={"epochs": 1}), quiet=True)
+    return folder
+
+
+@pytest.mark.parametrize("name", tasks.available())
+def test_text_is_split_and_blank_lines_keep_their_place(runs: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "in.txt").write_text(TEXT[name][0], encoding="utf-8")
+    shown = printed("task", "predict", runs / name, tmp_path / "in.txt", tmp_path / "out.jsonl", "--text")
+    assert f"{TEXT[name][1]} predictions" in shown
+    lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
+    if name != "squad":  # answers have ids instead
+        assert [number for number, line in enumerate(lines) if not line] == [TEXT[name][1] - 1]
+    records = [json.loads(line) for line in lines if line]
+    assert len(records) == TEXT[name][1]
+    assert all(0 < probability <= 1 + 1e-6 for record in records for probability in _probabilities(record))
+    for record in records if name in ("sst5", "snli") else ():
+        chances = record["probabilities"]
+        assert sum(chances.values()) == pytest.approx(1, abs=1e-5)
+        label = record["gold_label"] if name == "snli" else list(chances)[record["label"]]
+        assert label == max(chances, key=chances.__getitem__)
+
+
+def _probabilities(found: Any) -> list[float]:
+    """All numbers under the key `probability` or `probabilities`."""
+    if isinstance(found, list):
+        return [number for each in found for number in _probabilities(each)]
+    if not isinstance(found, dict):
+        return []
+    own = [found["probability"]] if "probability" in found else []
+    own += found["probabilities"].values() if "probabilities" in found else []
+    return own + [number for value in found.values() for number in _probabilities(value)]
+
+
+UNLABELLED = {
+    "ner": {
+        "a.conll": "Nora\nsings\n\nRain\n",
+        "b.conll": "Nora NNP\nsings VBZ\n\nRain NN\n",
+        "c.jsonl": '{"tokens": ["Nora", "sings"]}\n{"tokens": ["Rain"]}\n',
+        "d.conllu": "1\tNora\n2\tsings\n\n1\tRain\n",
+        "e.conll": "1\tNora\t_\n2\tsings\t_\n\n1\tRain\t_\n",
+    },
+    "sst5": {"a.jsonl": '{"text": "Nice film."}\n{"sentence": "Dull."}\n'},
+    "snli": {
+        "a.jsonl": '{"premise": "a", "hypothesis": "b"}\n{"premise": "a", "hypothesis": "c", "label": -1}\n',
+        "b.tsv": "sentence1\tsentence2\na\tb\na\tc\n",
+    },
+    "srl": {
+        "a.jsonl": '{"tokens": ["Run"], "props": [{"pred": 0}]}\n{"tokens": ["Oh"]}\n',
+        "b.conllu": "1\tMia\t_\tPROPN\n2\truns\t_\tVERB\n\n1\tOh\t_\tINTJ\n",
+        "c.jsonl": '{"tokens": ["Run"], "verb_indicator": [1]}\n{"tokens": ["Oh"], "verb_indicator": [0]}\n',
+    },
+    "coref": {"a.jsonl": '{"sentences": [["Mia", "ran"]]}\n{"sentences": [["Oh"]]}\n'},
+    "squad": {
+        "a.jsonl": '{"id": 1, "question": "Who?", "context": "Mia."}\n'
+        '{"id": 2, "question": "Who?", "context": "Tom."}\n',
+    },
+}
+
+
+@pytest.mark.parametrize("name", UNLABELLED)
+def test_files_without_labels_are_read(runs: Path, tmp_path: Path, name: str) -> None:
+    task = tasks.find(name)
+    network = TrainedTask.load(runs / name)
+    for file, text in UNLABELLED[name].items():
+        (tmp_path / file).write_text(text, encoding="utf-8")
+        examples = tasks.read_all(task, tmp_path / file)
+        assert len(examples) == 2, file
+        assert len(network(examples)) == 2
+    if name == "srl":
+        assert [each.predicate for each in srl.read(tmp_path / "b.conllu", unlabelled=True)] == [1, None]
+
+
+@pytest.mark.parametrize("name", tasks.available())
+def test_a_tagger_in_two_lines(runs: Path, name: str) -> None:
+    tagger = elmo.tasks.load(runs / name)
+    text = TEXT[name][0].splitlines()[0]
+    (found,) = tagger([text])
+    assert json.loads(json.dumps(found))
+    with refused("list of texts"):
+        tagger(text)
+
+
+def test_no_networks_and_no_device_are_no_tagger(tmp_path: Path) -> None:
+    with refused("no folder", "elmo task train"):
+        elmo.tasks.load()
+    with refused("'gpu'", "cuda"):
+        elmo.tasks.load(tmp_path, device="gpu")
+
+
+def test_a_tagger_takes_tokens_and_text(runs: Path, tmp_path: Path) -> None:
+    tagger = elmo.tasks.load(runs / "ner")
+    text, tokens, listed = tagger(["Nora lives in Porto.", ["Nora", "lives"], [["Nora", "lives"]]])
+    assert text["tokens"] == ("Nora", "lives", "in", "Porto", ".")
+    assert tokens == listed
+    assert [each["label"] for each in text["spans"]] == [kind for _, _, kind in spans(text["tags"])]
+    assert "f1" in tagger.score(ner.read(write_small(tmp_path, "ner")))
+    for wrong, number in ((" ", 0), ("Nora\tIvo", 2)):
+        with refused(repr(wrong), f"{number} examples", "text"):
+            tagger([wrong])
+    with pytest.raises(InputError, match="different tasks"):
+        elmo.tasks.load(runs / "ner", runs / "sst5")
+    refusal(run("task", "eval", runs / "ner", runs / "sst5", "no-such-file"), "different tasks")
+    with pytest.raises(AttributeError, match="no attribute 'task'"):
+        _ = elmo.task
+
+
+def test_verbs_of_a_pipeline_are_the_predicates(runs: Path, tmp_path: Path) -> None:
+    spacy = pytest.importorskip("spacy")
+    pipeline = spacy.blank("en")
+    ruler = pipeline.add_pipe("attribute_ruler")
+    ruler.add([[{"LOWER": {"IN": ["sings", "runs"]}}]], {"POS": "VERB"})
+    ruler.add([[{"LOWER": {"IN": ["nora", "."]}}]], {"POS": "X"})
+    pipeline.to_disk(tmp_path / "pipeline")
+    assert verbs_of(str(tmp_path / "pipeline"))(["Nora", "sings", "and", "runs"]) == [1, 3]
+    (tmp_path / "in.txt").write_text("Nora sings and runs. Nora.\n", encoding="utf-8")
+    command = ("task", "predict", runs / "srl", tmp_path / "in.txt", tmp_path / "out.jsonl", "--text")
+    refusal(run(*command), "--tagger", ".conllu")
+    printed(*command, "--tagger", tmp_path / "pipeline")
+    records = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [[prop["pred"] for prop in record["props"]] for record in records] == [[1, 3], []]
+    refusal(run(*command, "--overwrite", "--tagger", "no_such_pipeline"), "spacy download")
+
+
+def test_eval_has_scores_by_label_and_support(runs: Path, tmp_path: Path) -> None:
+    path = write_small(tmp_path, "ner")
+    shown = run("task", "eval", runs / "ner", path)
+    assert shown.returncode == 0, shown.stderr
+    assert "support" in shown.stdout
+    found = json.loads(run("task", "eval", runs / "ner", path, "--json").stdout)
+    assert {label: each["support"] for label, each in found["labels"].items()} == {"person": 4, "place": 5}
+    for name in tasks.available():
+        task = tasks.find(name)
+        network = TrainedTask.load(runs / name)
+        examples = task.read(write_small(tmp_path, name))
+        labels = task.by_label(examples, network(examples))
+        assert labels
+        assert all("support" in each for each in labels.values())
+
+
+def test_label_scores_add_up_to_the_whole() -> None:
+    gold = [["B-X", "I-X", "O", "B-Y"], ["B-Y", "O"]]
+    predicted = [["B-X", "I-X", "O", "B-X"], ["B-Y", "B-Z"]]
+    sides = [[[((b, e), kind) for b, e, kind in spans(tags)] for tags in side] for side in (gold, predicted)]
+    found = scores.label_scores(*sides)
+    assert found["X"] == {"precision": 50.0, "recall": 100.0, "f1": pytest.approx(200 / 3), "support": 1}
+    assert found["Y"] == {"precision": 100.0, "recall": 50.0, "f1": pytest.approx(200 / 3), "support": 2}
+    assert found["Z"] == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 0}
+
+
+@pytest.mark.parametrize("moved", ["nothing", "both", "cache"])
+def test_a_network_knows_its_bilm_by_its_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: str) -> None:
+    """Trained with a relative path, used from another folder, and after both have moved together."""
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    cache = {"folder": str(tmp_path / "cache")}
+    train.train_task(run_config(Path(), cache=cache, training={"epochs": 1}), quiet=True)
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "work" / "run"
+    if moved != "nothing":
+        shutil.move(tmp_path / "work", tmp_path / "elsewhere")
+        folder = tmp_path / "elsewhere" / "run"
+    if moved == "cache":
+        shutil.rmtree(tmp_path / "elsewhere" / "bilm")
+        with refused("biLM", "--model"):
+            elmo.tasks.load(folder)
+        return
+    (found,) = elmo.tasks.load(folder)([["Nora"]])
+    assert found["tokens"] == ("Nora",)
+
+
+def test_of_text_uses_the_tokenizer_it_is_given() -> None:
+    tokenizer = Tokenizer(TextConfig("whitespace", "rule"))
+    assert [each.tokens for each in ner.of_text(["A b . C d ."], tokenizer)] == [("A", "b", "."), ("C", "d", ".")]
