@@ -12,7 +12,7 @@ export OMP_NUM_THREADS ?= 2
 # The tests start many interpreters, so Python keeps what it compiles, whatever the environment says.
 PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal --durations=10
 INTEGRATIONS := $(addprefix tests/,integrations server page bench search) tests/model/test_torch_programs.py \
-  $(addprefix tests/ops/test_,interpreted.py kernels_compile.py) $(addprefix tests/repository/test_,extras.py readme.py reference.py wheel.py)
+  $(addprefix tests/ops/test_,interpreted.py kernels_compile.py) $(addprefix tests/repository/test_,extras.py readme.py wheel.py)
 
 .PHONY: setup demo serve test test-lab test-integrations test-engines test-processes test-transformers test-lightning test-originals test-cpus test-emulated test-systems test-pythons lint types docs commands models model-wheels picture results release format clean
 

@@ -11,7 +11,7 @@ from functools import cache, wraps
 from pathlib import Path
 
 import pytest
-from places import ROOT
+from places import ROOT, TESTS
 
 PACKAGES = ROOT / "elmo", ROOT / "elmo_lab"
 FILES = sorted(path for package in PACKAGES for path in package.rglob("*.py"))
@@ -47,17 +47,8 @@ ENTRANCES = {"cli", "__init__", "__main__", "shims", "elmo_lab.cli", "elmo_lab"}
 
 HEAVY = {"torch", "numpy", "h5py", "safetensors", "jaxtyping", "spacy", "pyarrow", "lightning_fabric", "scipy"}
 EXTRAS = {"spacy", "pysbd", "lightning", "lightning_fabric", "tensorboard", "pyarrow", "sklearn", "scipy", "matplotlib"}
-EXTRAS |= {
-    "google_crc32c",
-    "huggingface_hub",
-    "lancedb",
-    "sentence_transformers",
-    "flair",
-    "transformers",
-    "ray",
-    "pyspark",
-    "shtab",
-}
+EXTRAS |= {"google_crc32c", "huggingface_hub", "lancedb", "sentence_transformers", "flair", "transformers", "ray"}
+EXTRAS |= {"pyspark", "shtab"}
 """Packages of the extras: imported inside functions, so that the core works without them."""
 HOMES = {
     "training": {"lightning_fabric"},
@@ -175,6 +166,11 @@ def test_entrances_are_light(path: Path) -> None:
         assert not package.startswith("elmo") or light, f"{path}:{line}: import {module} inside the function"
 
 
+def run_alone(program: str) -> None:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("entrance", ["elmo", "elmo.cli; elmo.cli.build_parser()"])
 def test_entrances_load_no_torch(entrance: str) -> None:
     """What the parser cannot see: nothing that an entrance imports loads the heavy packages in its turn.
@@ -182,15 +178,13 @@ def test_entrances_load_no_torch(entrance: str) -> None:
     The command line imports those of the laboratory.
     """
     program = f"import sys, {entrance}; loaded = {HEAVY!r} & set(sys.modules); sys.exit(str(loaded) if loaded else 0)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
+    run_alone(program)
 
 
 def test_probes_of_frozen_vectors_need_no_extra() -> None:
     probes = "import elmo.search.senses, elmo_lab.probes.wsd, elmo_lab.probes.pos"
     program = f"import sys; sys.modules.update(dict.fromkeys({sorted(EXTRAS)!r})); {probes}"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
+    run_alone(program)
 
 
 def test_no_two_folders_import_one_another() -> None:
@@ -271,3 +265,63 @@ def test_design_page_has_the_same_table() -> None:
     rows = [line.split("|")[1:3] for line in section.splitlines() if line.startswith("| `")]
     listed = {name.strip(" `") for left, _ in rows for name in left.split(",")}
     assert listed == set(MAY_IMPORT) | {"cli", "elmo_lab.cli"}
+
+
+# Tests see the packages as their users do: by public names
+
+TESTED = ("elmo", "elmo_lab", "results")
+PUBLIC_ELSEWHERE = {"_ElmoBiLm", "_ElmoCharacterEncoder", "_elmo_lstm", "_scalar_mixes", "_states", "_token_embedder"}
+PUBLIC_ELSEWHERE |= {"_replace", "_repr_png_", "_schema"}
+"""Names of AllenNLP, then of namedtuples, Jupyter and torch; programs written for them use them."""
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name not in PUBLIC_ELSEWHERE
+
+
+def defined(file: Path) -> Iterator[str]:
+    """The private names of a file: functions, classes, variables and attributes."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+
+
+def reached(file: Path) -> Iterator[tuple[int, str]]:
+    """(line, name) of what a test imports, takes from an object other than its own, or replaces by its name."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        match node:
+            case ast.ImportFrom(module=str(module), names=names) if module.partition(".")[0] in TESTED:
+                yield from ((node.lineno, part) for name in names for part in f"{module}.{name.name}".split("."))
+            case ast.Attribute(value=ast.Name(id="self" | "cls")):
+                pass
+            case ast.Attribute(attr=name):
+                yield node.lineno, name
+            case ast.Call(
+                func=ast.Attribute(attr="setattr" | "object" | "delattr") | ast.Name(id="getattr"), args=given
+            ):
+                texts = [each.value for each in given if isinstance(each, ast.Constant)]
+                yield from ((node.lineno, part) for text in texts for part in str(text).split("."))
+
+
+def test_tests_use_no_private_name_of_the_packages() -> None:
+    ours = {name for package in TESTED for file in (ROOT / package).rglob("*.py") for name in defined(file)}
+    used = [
+        f"{file.relative_to(ROOT)}:{line}: {name} is private; test what it does, or make it public"
+        for file in sorted(TESTS.rglob("*.py"))
+        for line, name in reached(file)
+        if is_private(name) and name in ours
+    ]
+    assert not used, "\n".join(used)
+
+
+def test_a_private_name_is_seen(tmp_path: Path) -> None:
+    file = tmp_path / "test_a.py"
+    file.write_text(
+        "from elmo.cli import _a\nimport elmo\nelmo.x._b()\npatch.setattr(elmo, '_c', 1)\nself._d\n_e = 1\n",
+        encoding="utf-8",
+    )
+    assert {name for _, name in reached(file) if is_private(name)} == {"_a", "_b", "_c"}
+    assert list(defined(file)) == ["_e"]

@@ -1,9 +1,11 @@
 """The README and the docs do what they say: their python and console blocks are run, offline, in an empty folder.
 
 Blocks marked `sh` need what a test has not (a package index, a corpus of the reader's own): every command of elmo in
-them is one that the command line understands, and those of `RUN` are run on small files.
+them is one that the command line understands, and those of `RUN` are run on small files. The reference names what
+exists, and the tutorials are notebooks.
 """
 
+import json
 import lzma
 import os
 import re
@@ -11,6 +13,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -141,3 +145,48 @@ def table_of_tasks(page: str) -> list[tuple[str, ...]]:
         bilm = first or bilm
         rows.append((bilm, *rest))
     return rows
+
+
+# The reference and the tutorials
+
+REFERENCE = [ROOT / "docs" / "api.md", *sorted((ROOT / "docs").glob("reference-*.md"))]
+ENTRY = re.compile(r"^\.\. auto(module|class|function):: (\S+)\n(?:   :members:([^\n]*)\n)?", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", REFERENCE, ids=lambda page: page.stem)
+def test_what_a_page_of_the_reference_lists_exists(page: Path) -> None:
+    """Every member is one of its module or class."""
+    entries = ENTRY.findall(page.read_text(encoding="utf-8"))
+    assert entries
+    for kind, name, members in entries:
+        home, _, own = name.rpartition(".")
+        found = import_module(name) if kind == "module" else getattr(import_module(home), own)
+        for member in filter(None, re.split(r"[,\s]+", members)):
+            assert hasattr(found, member) or member in getattr(found, "__annotations__", {}), f"{name} has no {member}"
+
+
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+PROGRAM = """
+import sys
+from pathlib import Path
+sys.path.insert(0, "docs")
+import conf, nbformat
+for page in sorted(Path("docs/tutorials").glob("*.md")):
+    nbformat.validate(nbformat.read(conf.write_notebook(page, Path(sys.argv[1])), 4))
+"""
+"""In a process of its own: a package that myst_nb imports replaces classes of importlib.metadata for all."""
+
+
+@pytest.mark.skipif(find_spec("myst_nb") is None, reason="the extra docs is not installed")
+def test_tutorials_offer_themselves_as_notebooks(tmp_path: Path) -> None:
+    """Jupyter opens them. `make docs` runs their cells; the extra `docs` writes them."""
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for page in TUTORIALS:
+        notebook = json.loads((tmp_path / f"{page.stem}.ipynb").read_text(encoding="utf-8"))
+        sources = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+        assert sources
+        for source in sources:
+            source.startswith("%%") or compile(source, page.name, "exec")
+        assert f"</_build/notebooks/{page.stem}.ipynb>" in page.read_text(encoding="utf-8")

@@ -78,11 +78,8 @@ def metadata_of(wheel: Path) -> tuple[list[str], set[str]]:
 
 def interpreter(version: str) -> str | None:
     """A Python of this version that works, by its name on the path or from pyenv."""
-    candidates = [
-        shutil.which(f"python{version}"),
-        *map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/python")),
-    ]
-    for candidate in filter(None, candidates):
+    installed = map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    for candidate in filter(None, (shutil.which(f"python{version}"), *installed)):
         done = subprocess.run([candidate, "--version"], capture_output=True, text=True, check=False)
         if done.stdout.startswith(f"Python {version}."):
             return candidate
@@ -182,14 +179,8 @@ def test_sdist_holds_what_a_builder_needs(built: Path) -> None:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile", "constraints.txt"} <= names
     assert {"elmo/py.typed", "tests/repository/test_wheel.py", "docs/design.md", "docs/releasing.md"} <= names
-    assert {name.partition("/")[0] for name in names if "/" in name} == {
-        "elmo",
-        "elmo_lab",
-        "tests",
-        "docs",
-        "benchmarks",
-        "results",
-    }
+    folders = {name.partition("/")[0] for name in names if "/" in name}
+    assert folders == {"elmo", "elmo_lab", "tests", "docs", "benchmarks", "results"}
     assert path.stat().st_size < 100_000_000  # most that PyPI takes
 
 
@@ -211,19 +202,9 @@ def test_wheel_is_for_every_python_that_is_here(wheel: Path, tmp_path: Path, ver
 def test_a_users_program_is_typed(clean: Path, tmp_path: Path) -> None:
     """By mypy, strictly, and against the installed package, which says by `py.typed` that its annotations count."""
     shutil.copy(ROOT / "tests" / "users_program.py", tmp_path / "program.py")
-    python = str(clean / "python")
-    cache = str(ROOT / "build" / "mypy")  # all of torch is read once
-    command = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--strict",
-        "--python-executable",
-        python,
-        "--cache-dir",
-        cache,
-        "program.py",
-    ]
+    options = ["--python-executable", str(clean / "python")]
+    options += ["--cache-dir", str(ROOT / "build" / "mypy")]  # all of torch is read once
+    command = [sys.executable, "-m", "mypy", "--strict", *options, "program.py"]
     environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "MYPYPATH"}}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.startswith("Success"), done.stdout + done.stderr
