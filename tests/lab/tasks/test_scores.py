@@ -4,9 +4,12 @@
 """
 
 import json
+from itertools import permutations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from places import DATA
 
 from elmo_lab.tasks import coref_scores, scores
@@ -127,6 +130,23 @@ def test_coreference_agrees_with_scorch(case: dict[str, Any]) -> None:
         assert [found[f"{name}_{part}"] for part in ("recall", "precision", "f1")] == pytest.approx(numbers)
     f1s = [numbers[2] for numbers in case["recall_precision_f1"].values()]
     assert found["f1"] == pytest.approx(sum(f1s) / 3)
+
+
+CLUSTERS = st.dictionaries(st.integers(0, 7), st.integers(0, 3), max_size=8).map(
+    lambda places: [{mention for mention in places if places[mention] == place} for place in sorted({*places.values()})]
+)
+
+
+@given(CLUSTERS, CLUSTERS)
+def test_ceaf_tries_every_alignment(gold, predicted) -> None:
+    fewer, more = sorted([gold, predicted], key=len)
+    best = max(
+        sum(2 * len(a & b) / (len(a) + len(b)) for a, b in zip(fewer, order, strict=False))
+        for order in permutations(more, len(fewer))
+    )
+    counts = coref_scores.ceaf(gold, predicted)
+    assert counts.right_of_gold == counts.right_of_predicted == pytest.approx(best)
+    assert (counts.gold, counts.predicted) == (len(gold), len(predicted))
 
 
 def test_documents_are_summed_not_averaged() -> None:

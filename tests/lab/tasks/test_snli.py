@@ -1,6 +1,7 @@
 """Entailment: ESIM against its equations one pair at a time, empty sentences, files."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,9 @@ PAIRS = [
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(file: Callable[..., Path]) -> Path:
     rows = [{"gold_label": label, "sentence1": premise, "sentence2": other} for label, premise, other in PAIRS]
-    path = tmp_path / "pairs.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
+    return file("".join(json.dumps(row) + "\n" for row in rows), "pairs.jsonl")
 
 
 def network(examples: list[snli.SnliExample], elmo: str = "none", **settings: float) -> tuple:
@@ -111,6 +110,14 @@ def test_score_counts_labelled_pairs_alone() -> None:
     found = [snli.ClassPrediction("neutral", (0.0, 0.0, 1.0))] * 3
     assert snli.TASK.score(examples, found) == {"accuracy": 50}
     assert snli.TASK.score([], []) == {"accuracy": 0}
+
+
+def test_an_ensemble_is_the_mean_of_probabilities() -> None:
+    one, two = (0.9, 0.1, 0.0), (0.4, 0.6, 0.0)
+    members = [[snli.ClassPrediction("entailment", one)], *[[snli.ClassPrediction("contradiction", two)]] * 2]
+    [together] = snli.TASK.combine(members)
+    assert together.label == "entailment"
+    assert together.probabilities == pytest.approx((1.7 / 3, 1.3 / 3, 0))
 
 
 def test_written_pairs_are_the_texts_with_the_predictions(path, tmp_path) -> None:
