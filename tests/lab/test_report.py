@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import pytest
 from browser import Browser
-from command import run
+from command import printed, run
 from links import link
 from refusals import refusal, refused
 from small_results import (
@@ -396,9 +396,8 @@ def test_what_cannot_be_read_is_an_error_of_one_line(tmp_path: Path) -> None:
 
 def test_pages_are_the_same_again_and_refused_where_they_are(planted: Path, page: Path, tmp_path: Path) -> None:
     markdown = page.with_suffix(".md")
-    done = run("report", planted, "--output", tmp_path / "site", "--markdown", tmp_path / "page.md")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [str(tmp_path / "site" / "index.html"), str(tmp_path / "page.md")]
+    shown = printed("report", planted, "--output", tmp_path / "site", "--markdown", tmp_path / "page.md")
+    assert shown.splitlines() == [str(tmp_path / "site" / "index.html"), str(tmp_path / "page.md")]
     assert (tmp_path / "site" / "index.html").read_bytes() == page.read_bytes()
     assert (tmp_path / "page.md").read_bytes() == markdown.read_bytes()
     drawn = {path.name: path.read_bytes() for path in (tmp_path / "page-figures").iterdir()}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from command import run
+from command import printed, run
 from refusals import refusal, refused
 from served import asked, running_service
 from tiny import tiny_model
@@ -41,8 +41,7 @@ def test_the_page_begins_with_the_models_examples_and_else_with_its_own(tmp_path
     native.save(tiny_model(), tmp_path / "plain")
     facts = tmp_path / "card.json"
     facts.write_text(json.dumps({"license": "CC0-1.0", "examples": EXAMPLES}), encoding="utf-8")
-    done = run("convert", tmp_path / "plain", tmp_path / "own", "--card", facts)
-    assert done.returncode == 0, done.stderr
+    printed("convert", tmp_path / "plain", tmp_path / "own", "--card", facts)
     info = run("info", tmp_path / "own")
     assert "CC0-1.0" in info.stdout
     assert "bibit" not in info.stdout

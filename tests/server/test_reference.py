@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from command import run
+from command import printed
 from served import Served, start, stop
 
 from elmo.cli.arguments import DEMO_TEXT
@@ -28,8 +28,7 @@ RIGHT = {"authorization": f"Bearer {KEY}"}
 def server(tmp_path_factory) -> Iterator[Served]:
     """With all that there is: a softmax, an index, a key."""
     folder = tmp_path_factory.mktemp("reference")
-    made = run("index", str(DEMO_TEXT), "--output", str(folder / "index"))
-    assert made.returncode == 0, made.stderr
+    printed("index", str(DEMO_TEXT), "--output", str(folder / "index"))
     served = start(folder / "log", "--index", str(folder / "index"), ELMO_API_KEY=KEY)
     yield served
     stop(served)

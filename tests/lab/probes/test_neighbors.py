@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import run
+from command import printed, run
 from refusals import refusal, refused
 from tiny import tiny_model, write_tiny
 from written_vectors import Written
@@ -139,11 +139,10 @@ def test_texts_of_all_kinds(tmp_path: Path, name: str, text: str, more: tuple[st
     native.save(replace(tiny_model(), text=TextConfig()), tmp_path / "bilm")
     (tmp_path / name).write_text(text, encoding="utf-8")
     query = "queries=[{sentence='They play .', word='play'}]"
-    done = run(
+    shown = printed(
         "probe", "neighbors", f"text={name}", query, *more, "--data", tmp_path, "--model", tmp_path / "bilm", "--json"
     )
-    assert done.returncode == 0, done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+    found = [json.loads(line) for line in shown.splitlines()]
     assert {(row["layer"], row["candidates"]) for row in found} == {("1", 3), ("2", 3)}
 
 
@@ -164,9 +163,8 @@ def test_command(tmp_path: Path) -> None:
         "probe", "neighbors", "text=text.txt", queries, "pretokenized=true", "k=1", "--data", tmp_path, "--model",
         tmp_path / "bilm", "--vectors", tmp_path / "vectors.txt", "--quiet",
     )  # fmt: skip
-    done = run(*arguments, "--output", tmp_path / "run")
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    shown = printed(*arguments, "--output", tmp_path / "run")
+    lines = shown.splitlines()
     assert [line for line in lines if "Nearest to" in line] == [
         "Nearest to: play",
         "Nearest to: her [play] for the stage",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import run
+from command import printed, run
 from links import link
 from refusals import refusal, refused
 
@@ -223,9 +223,8 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
 
 def test_command_prints_the_means_and_keeps_the_rows(queue: Path, tmp_path: Path) -> None:
     figure, output = tmp_path / "figure2.png", tmp_path / "output"
-    done = run("probe", "weights", queue, "--figure", figure, "--output", output)
-    assert done.returncode == 0, done.stderr
-    lines = [line.split() for line in done.stdout.splitlines()]
+    shown = printed("probe", "weights", queue, "--figure", figure, "--output", output)
+    lines = [line.split() for line in shown.splitlines()]
     assert lines[0] == ["task", "run", "place", "layer", "weight", "gamma", "seeds", "weight", "std"]
     assert lines[4] == ["sst5", "sst-10/both", "input", "0", "0.400", "2.00", "2", "0.141"]
     assert lines[1][-2:] == ["1", "-"]
@@ -236,8 +235,7 @@ def test_command_prints_the_means_and_keeps_the_rows(queue: Path, tmp_path: Path
     assert kept.rows == [vars(row) for row in collected(queue)]
     refusal(run("probe", "weights", queue, "--figure", figure, "--json"), "--overwrite")
     (output / "record.json").write_text("", encoding="utf-8")
-    done = run("probe", "weights", queue, "--figure", figure, "--output", output, "--overwrite")
-    assert done.returncode == 0, done.stderr
+    printed("probe", "weights", queue, "--figure", figure, "--output", output, "--overwrite")
     assert record.read(output).rows == kept.rows
 
 

@@ -80,11 +80,6 @@ def test_wide_encodings_of_all_alphabets_are_known(file: File, text: str, encodi
         list(corpus.file_lines(file(text.encode(encoding))))
 
 
-def test_a_nul_makes_no_wide_encoding_and_is_told_of(file: File) -> None:
-    with pytest.warns(IrregularInput, match=r"NUL.*line 2"):
-        assert len(list(corpus.file_lines(file(b"Nora lives in Porto .\nShe\0 plays the violin .\n")))) == 2
-
-
 @pytest.mark.parametrize(
     ("text", "place", "remedy"),
     [
