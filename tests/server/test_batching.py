@@ -107,12 +107,8 @@ def test_requests_share_batches_of_one_kind_within_the_budget():
         model.go.set()
         for future in (first, *futures):
             future.result(5)
-    assert [(len(sentences), kind) for sentences, kind in model.batches[1:]] == [
-        (4, TOP),
-        (4, FIRST),
-        (4, TOP),
-        (2, TOP),
-    ]
+    sizes = [(len(sentences), kind) for sentences, kind in model.batches[1:]]
+    assert sizes == [(4, TOP), (4, FIRST), (4, TOP), (2, TOP)]
     assert tokens == [3, 18, 18, 18, 9]
 
 

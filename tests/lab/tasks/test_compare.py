@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,17 @@ def compared(tmp_path: Path, recipe: Path, text: str, show: Any = lambda line: N
     return json.loads((tmp_path / "out" / "table.json").read_text(encoding="utf-8"))
 
 
+def stopping(shown: list[str], lines: int) -> Callable[[str], None]:
+    """Keeps what is shown, until there are so many lines and somebody presses Ctrl-C."""
+
+    def show(line: str) -> None:
+        shown.append(line)
+        if len(shown) == lines:
+            raise KeyboardInterrupt
+
+    return show
+
+
 def begun(shown: list[str]) -> list[str]:
     """The works that a queue said it began, without how many are done."""
     return [line.partition(" (")[0] for line in shown if ": " not in line]
@@ -73,14 +84,8 @@ def test_a_recipe_of_ones_own_changes_the_default_settings_of_its_task(tmp_path:
 def test_a_queue_goes_on_where_it_stopped(tmp_path: Path, recipe: Path) -> None:
     shown: list[str] = []
     rest: list[str] = []
-
-    def stopping(line: str) -> None:
-        shown.append(line)
-        if len(shown) == 6:  # a third run is about to begin
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        compared(tmp_path, recipe, QUEUE, stopping)
+        compared(tmp_path, recipe, QUEUE, stopping(shown, 6))  # a third run is about to begin
     runs = ["small, none, seed 1", "small, input, seed 1", "small, none, seed 2"]
     done = [f"{run} ({count} of 4 runs done)" for count, run in enumerate(runs)]
     assert [line for line in shown if ": " not in line] == done
@@ -105,13 +110,13 @@ def test_a_queue_goes_on_where_it_stopped(tmp_path: Path, recipe: Path) -> None:
 def test_arms_of_other_data_of_the_same_name_are_not_compared(tmp_path: Path, recipe: Path, changed: str) -> None:
     """The first arm is done when the file, or the biLM, is replaced: the other would be of something else."""
 
-    def stopping(line: str) -> None:
+    def until_the_other(line: str) -> None:
         if line.startswith("small, other, seed 1"):
             raise KeyboardInterrupt
 
     text = QUEUE.replace("none = [", "elmo = [] , other = [").replace('"inputs.elmo=none"', '"training.lr=0.1"')
     with pytest.raises(KeyboardInterrupt):
-        compared(tmp_path, recipe, text, stopping)
+        compared(tmp_path, recipe, text, until_the_other)
     if changed == "bilm":
         shutil.rmtree(tmp_path / "bilm")
         write_tiny(tmp_path / "bilm", seed=5)
@@ -266,21 +271,10 @@ def test_queues_on_one_folder_share_its_table(tmp_path: Path, recipe: Path) -> N
 
 
 def test_a_row_says_what_is_open_and_of_which_version_it_is(tmp_path: Path, recipe: Path, monkeypatch) -> None:
-    class Enough(Exception):
-        """Two runs are done."""
-
-    shown: list[str] = []
-
-    def stopping(line: str) -> None:
-        shown.append(line)
-        if len(shown) == 5:
-            raise Enough
-
-    with pytest.raises(Enough):
-        compared(tmp_path, recipe, QUEUE, stopping)
-    monkeypatch.setattr(
-        ner, "TASK", dataclasses.replace(ner.TASK, version="99")
-    )  # the program is younger than the runs
+    with pytest.raises(KeyboardInterrupt):
+        compared(tmp_path, recipe, QUEUE, stopping([], 5))  # two runs are done
+    younger = dataclasses.replace(ner.TASK, version="99")  # than the runs
+    monkeypatch.setattr(ner, "TASK", younger)
     (tmp_path / "out" / "table.json").write_text("[{", encoding="utf-8")
     text = write_tables(read_queue(tmp_path / "queue.toml"), tmp_path / "out")
     assert text.count("| 1 of 2 |") == 2
