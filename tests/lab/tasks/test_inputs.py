@@ -1,7 +1,7 @@
 """What a network reads: static vectors from files, ELMo's places and layers, and the cache of its layers."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,27 +33,21 @@ def embedder() -> Embedder:
     return Embedder(tiny_model().bilm(), device="cpu")
 
 
-def write(folder: Path, text: str) -> Path:
-    path = folder / "vectors.txt"
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
 # Static vectors
 
 
-def test_vectors_of_a_file(tmp_path: Path) -> None:
+def test_vectors_of_a_file(file: Callable[..., Path]) -> None:
     """A word may hold a space; the first of two lines counts; unknown words have the mean."""
-    found = vectors.read(write(tmp_path, GLOVE))
+    found = vectors.read(file(GLOVE, "vectors.txt"))
     assert found.words == ("the", "mia", ". .", "gate")
     rows = [[0.5, -1, 2], [1, 1, 1], [3, 0, 0], [0, 0, 3]]
     expected = [[0, 0, 0], np.mean(rows, axis=0).tolist(), *rows]
     assert torch.equal(found.table, torch.tensor(expected, dtype=torch.float32))
-    assert vectors.read(write(tmp_path, "4 3\n" + GLOVE)).words == found.words
+    assert vectors.read(file("4 3\n" + GLOVE, "vectors.txt")).words == found.words
 
 
-def test_vectors_of_words_that_are_there(tmp_path: Path) -> None:
-    path = str(write(tmp_path, GLOVE))
+def test_vectors_of_words_that_are_there(file: Callable[..., Path]) -> None:
+    path = str(file(GLOVE, "vectors.txt"))
     made = vectors.make_vectors(InputConfig(vectors=path), [["Mia", "sleeps"]], ["GATE"])
     assert made.words == ("mia", "gate")
     assert vectors.make_vectors(InputConfig(vectors=path, lowercase=False), [["Mia", "the"]], []).words == ("the",)
@@ -72,14 +66,14 @@ def test_vectors_of_words_that_are_there(tmp_path: Path) -> None:
         ("", "no vectors in the file"),
     ],
 )
-def test_damaged_vectors_are_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_damaged_vectors_are_refused(file: Callable[..., Path], text: str, message: str) -> None:
     with pytest.raises(InputError, match=rf"vectors\.txt: {message}"):
-        vectors.read(write(tmp_path, text))
+        vectors.read(file(text, "vectors.txt"))
 
 
-def test_no_word_has_a_vector(tmp_path: Path) -> None:
+def test_no_word_has_a_vector(file: Callable[..., Path]) -> None:
     with refused("none of the 1 words"):
-        vectors.make_vectors(InputConfig(vectors=str(write(tmp_path, GLOVE))), [["Porto"]], [])
+        vectors.make_vectors(InputConfig(vectors=str(file(GLOVE, "vectors.txt"))), [["Porto"]], [])
 
 
 def test_learned_vectors_are_of_words_of_the_training_examples_that_are_not_rare() -> None:

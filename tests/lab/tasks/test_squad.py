@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,15 +24,13 @@ QUESTIONS = [
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    path = tmp_path / "questions.json"
+def path(file: Callable[..., Path]) -> Path:
     asked = [
         {"id": name, "question": question, "answers": [{"text": t, "answer_start": CONTEXT.index(t)} for t in answers]}
         for name, question, answers in QUESTIONS
     ]
     paragraphs = [{"context": CONTEXT, "qas": asked[:2]}, {"context": CONTEXT[: CONTEXT.index(",")], "qas": asked[2:]}]
-    path.write_text(json.dumps({"version": "1.1", "data": [{"paragraphs": paragraphs}]}), encoding="utf-8")
-    return path
+    return file(json.dumps({"version": "1.1", "data": [{"paragraphs": paragraphs}]}), "questions.json")
 
 
 def network(

@@ -1,5 +1,6 @@
 """Sentiment: the biattentive network against its equations one sentence at a time, phrases, files."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,8 @@ CONFIG = sst5.Sst5Config(hidden_dim=3)
 
 
 @pytest.fixture
-def examples(tmp_path: Path) -> list[sst5.Sst5Example]:
-    path = tmp_path / "trees.txt"
-    path.write_text(TREES, encoding="utf-8")
-    return sst5.read(path)
+def examples(file: Callable[..., Path]) -> list[sst5.Sst5Example]:
+    return sst5.read(file(TREES, "trees.txt"))
 
 
 def network(examples: list[sst5.Sst5Example], config: sst5.Sst5Config = CONFIG, elmo: str = "none") -> tuple:
