@@ -45,38 +45,33 @@ console.log(JSON.stringify({ many, one, similar }));
 
 
 @pytest.fixture(scope="module")
-def packages() -> Path:
+def server(tmp_path_factory) -> Iterator[Served]:
     if "ELMO_NODE" not in os.environ:
         pytest.skip("ELMO_NODE names no folder with Node's packages openai and @huggingface/inference")
-    return Path(os.environ["ELMO_NODE"])
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory, packages) -> Iterator[Served]:
     served = start_tiny(tmp_path_factory.mktemp("node"))
     yield served
     stop(served)
 
 
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory) -> np.ndarray:
+def expected() -> np.ndarray:
     embedder = elmo.Embedder(tiny_model().bilm(), device="cpu")
     found = np.stack(embedder.embed([["She", "wrote", "a", "play", "."], ["He", "can", "play"]], "average", "mean"))
     return found / np.linalg.norm(found, axis=1, keepdims=True)
 
 
-def said(program: str, packages: Path, server: Served, tmp_path: Path) -> dict:
+def said(program: str, server: Served, tmp_path: Path) -> dict:
     """What a program of Node prints, as JSON."""
     (tmp_path / "program.mjs").write_text(program, encoding="utf-8")
-    link(tmp_path / "node_modules", (packages / "node_modules").resolve(strict=True))
+    link(tmp_path / "node_modules", Path(os.environ["ELMO_NODE"], "node_modules").resolve(strict=True))
     asked = {"capture_output": True, "text": True, "timeout": 120}
     done = node([str(tmp_path / "program.mjs"), server.url], return_completed_process=True, **asked)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def test_the_client_of_openai(packages, server, expected, tmp_path):
-    seen = said(OPENAI, packages, server, tmp_path)
+def test_the_client_of_openai(server, expected, tmp_path):
+    seen = said(OPENAI, server, tmp_path)
     for encoding in ("default", "float"):
         np.testing.assert_allclose(seen["found"][encoding], expected, rtol=0, atol=1e-5)
     assert isinstance(seen["found"]["base64"][0], str)
@@ -84,8 +79,8 @@ def test_the_client_of_openai(packages, server, expected, tmp_path):
     assert seen["refused"] == 400
 
 
-def test_the_client_of_hugging_face(packages, server, expected, tmp_path):
-    seen = said(HUGGING_FACE, packages, server, tmp_path)
+def test_the_client_of_hugging_face(server, expected, tmp_path):
+    seen = said(HUGGING_FACE, server, tmp_path)
     np.testing.assert_allclose(seen["many"], expected, rtol=0, atol=1e-5)
     np.testing.assert_allclose(np.squeeze(seen["one"]), expected[0], rtol=0, atol=1e-5)
     np.testing.assert_allclose(seen["similar"], expected @ expected[0], rtol=0, atol=1e-5)
