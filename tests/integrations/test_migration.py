@@ -7,7 +7,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from command import run, run_program
+from command import printed, run_program
 from pages import FENCED, blocks, sections
 from tiny import DIM, LAYERS, write_tiny
 
@@ -107,16 +107,7 @@ def steps(section: str) -> list[str]:
 
 
 def test_every_peer_has_its_difference():
-    assert list(SECTIONS) == [
-        "AllenNLP",
-        "bilm-tf",
-        "simple_elmo",
-        "ELMoForManyLangs",
-        "TF-Hub",
-        "SeqVec",
-        "Flair",
-        "Stanza",
-    ]
+    assert " ".join(SECTIONS) == "AllenNLP bilm-tf simple_elmo ELMoForManyLangs TF-Hub SeqVec Flair Stanza"
     for name, text in SECTIONS.items():
         diffs = blocks(text, "diff")
         assert diffs, name
@@ -131,8 +122,7 @@ def test_what_the_page_says_runs(section, folder, monkeypatch):
     program = GIVEN.get(section, "")
     for step in steps(section):
         if step.startswith("elmo "):
-            done = run(*step.split()[1:])
-            assert done.returncode == 0, done.stderr
+            printed(*step.split()[1:])
         else:
             program += step
     program += SHOWN.get(section, "")

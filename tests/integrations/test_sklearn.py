@@ -156,17 +156,10 @@ def test_choices_are_checked_without_the_type_checks_of_these_tests(folder, name
 @pytest.mark.parametrize(
     "name",
     [
-        "estimator_cloneable",
-        "estimator_repr",
-        "estimator_tags_renamed",
-        "get_params_invariance",
-        "mixin_order",
-        "no_attributes_set_in_init",
-        "parameters_default_constructible",
-        "set_params",
-        "valid_tag_types",
+        "estimator_cloneable", "estimator_repr", "estimator_tags_renamed", "get_params_invariance", "mixin_order",
+        "no_attributes_set_in_init", "parameters_default_constructible", "set_params", "valid_tag_types",
     ],
-)
+)  # fmt: skip
 def test_the_checks_of_scikit_learn_that_need_no_numbers(name):
     """`check_estimator` leaves estimators of text out; these of its checks fit nothing."""
     getattr(estimator_checks, f"check_{name}")("ElmoVectorizer", ElmoVectorizer())
