@@ -12,7 +12,8 @@ import tracemalloc
 import zipfile
 import zlib
 from collections import OrderedDict
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -35,8 +36,6 @@ from bilm_files import (
     write_zip,
 )
 from command import Command, run
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from refusals import refusal, refused
 
 import elmo
@@ -63,6 +62,21 @@ def cannot_load(path: Path, *words: str) -> None:
     assert sorted(path.parent.rglob("*")) == before
 
 
+def with_weights(folder: Path, weights: bytes) -> Path:
+    """AllenNLP's archive with such a file of weights."""
+    return write_tar(folder / "model.tar.gz", {**archived(STATE), "weights.th": weights})
+
+
+@contextmanager
+def little_memory() -> Iterator[None]:
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < 40_000_000
+    finally:
+        tracemalloc.stop()
+
+
 # Code
 
 
@@ -81,8 +95,7 @@ class Evil:
 def test_a_malicious_pickle_is_not_run(tmp_path, legacy, how):
     evil = Evil(tmp_path / "run")
     state = evil if how == "alone" else {**STATE, "evil": evil}
-    path = write_tar(tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": as_torch(state, legacy)})
-    words = "weights.th", ".mkdir", "only tensors"
+    path, words = with_weights(tmp_path, as_torch(state, legacy)), ("weights.th", ".mkdir", "only tensors")
     cannot_load(path, *words)
     with refused(*words):
         formats.describe(path)
@@ -123,13 +136,12 @@ INSTRUCTIONS = {
 @pytest.mark.parametrize("kind", INSTRUCTIONS)
 def test_no_instruction_is_followed_and_no_advice_to_follow_it_repeated(tmp_path, kind):
     instructions = INSTRUCTIONS[kind].replace(b"%s", text(str(tmp_path / "run")))
-    path = write_tar(tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": pickled(instructions)})
+    path = with_weights(tmp_path, pickled(instructions))
     for read in (elmo.load, formats.describe):
-        with pytest.raises(InputError) as caught:
+        with refused("weights.th") as caught:
             read(path)
         assert "weights_only" not in str(caught.value)
         assert "torch.load" not in str(caught.value) or kind == "REDUCE of what torch has"
-        assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
 
 
@@ -140,8 +152,7 @@ def test_no_memory_is_filled_by_what_no_tensor_needs(tmp_path, legacy):
     state = as_torch(STATE, legacy)
     first = state.index(b".") + 1
     weights = state[:first] + bomb + state[first:] if legacy else pickled(bomb)  # the second of several pickles
-    path = write_tar(tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": weights})
-    cannot_load(path, "weights.th", "bytearray", "only tensors")
+    cannot_load(with_weights(tmp_path, weights), "weights.th", "bytearray", "only tensors")
 
 
 @pytest.mark.parametrize("trick", ["capitals", "a wrong sum"])
@@ -153,13 +164,8 @@ def test_no_pickle_is_read_unseen(tmp_path, trick):
         data = data.replace(b"/data.pkl", b"/DATA.PKL")
     else:
         data = data.replace(zlib.crc32(bomb).to_bytes(4, "little"), b"\0\1\2\3")
-    path = write_tar(tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": data})
-    tracemalloc.start()
-    try:
-        cannot_load(path, "weights.th")
-        assert tracemalloc.get_traced_memory()[1] < 40_000_000
-    finally:
-        tracemalloc.stop()
+    with little_memory():
+        cannot_load(with_weights(tmp_path, data), "weights.th")
 
 
 FEW = 30
@@ -193,15 +199,9 @@ COPIES = {
 def test_no_memory_is_filled_by_copies(tmp_path, kind):
     """Each copy takes a few bytes of the file, and could take the memory of the whole."""
     instructions, word = COPIES[kind]
-    path = write_tar(
-        tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": pickled(b"\x80\x02" + instructions + b".")}
-    )
-    tracemalloc.start()
-    try:
+    path = with_weights(tmp_path, pickled(b"\x80\x02" + instructions + b"."))
+    with little_memory():
         cannot_load(path, "weights.th", word, "only tensors")
-        assert tracemalloc.get_traced_memory()[1] < 40_000_000
-    finally:
-        tracemalloc.stop()
 
 
 class AsInPython2(pickle._Pickler):
@@ -246,8 +246,7 @@ def test_a_torch_file_with_a_damaged_zip_is_one_line(tmp_path):
 def test_a_torch_file_that_is_compressed_is_refused(tmp_path):
     with zipfile.ZipFile(io.BytesIO(as_torch(STATE))) as whole:
         members = {name: whole.read(name) for name in whole.namelist()}
-    packed = write_zip(tmp_path / "packed", members).read_bytes()
-    path = write_tar(tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": packed})
+    path = with_weights(tmp_path, write_zip(tmp_path / "packed", members).read_bytes())
     cannot_load(path, "weights.th", "compressed")
 
 
@@ -255,8 +254,7 @@ def test_a_tensor_that_repeats_few_numbers_is_refused(tmp_path):
     """Its shape is the writer's choice, whatever the size of the file."""
     name = next(iter(STATE))
     repeated = {**STATE, name: torch.zeros(1).expand(STATE[name].shape)}
-    path = write_tar(tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": as_torch(repeated)})
-    cannot_load(path, "weights.th", name)
+    cannot_load(with_weights(tmp_path, as_torch(repeated)), "weights.th", name)
 
 
 # Places
@@ -269,41 +267,42 @@ def tar_header(name: bytes, size: bytes, kind: bytes = b"0") -> bytes:
     return head[:148] + b"%06o\0 " % sum(head) + head[156:]
 
 
-def test_a_tar_that_leads_back_into_itself_ends(tmp_path):
-    """A negative size, in the two's complement that tar has for large ones (CVE-2025-8194)."""
-    back = (-512).to_bytes(12, "big", signed=True)
-    path = tmp_path / "model.tar"
-    path.write_bytes(tar_header(b"a", b"00000000000\0") + tar_header(b"b", back) + bytes(1024))
-    cannot_load(path, "model.tar", "damaged")
-
-
-@pytest.mark.parametrize("kind", [b"x", b"L", b"g", b"0"])
-@pytest.mark.parametrize("size", [2**45, 2**70])
-def test_a_tar_that_announces_more_than_there_is_is_refused(tmp_path, kind, size):
-    path = tmp_path / "model.tar"
-    path.write_bytes(tar_header(b"a", b"\x80" + size.to_bytes(11, "big"), kind) + bytes(2048))
-    cannot_load(path, "model.tar", "damaged", "copy it again")
-
-
-@pytest.mark.parametrize("kind", [b"x", b"L", b"K"])
-def test_headers_of_a_tar_that_follow_one_another_for_ever_are_refused(tmp_path, kind):
-    """tarfile calls itself for each."""
-    body = b"9 a=bcd\n".ljust(512, b"\0")
-    path = tmp_path / "model.tar"
-    path.write_bytes((tar_header(b"a", b"00000000010\0", kind) + body) * 2000 + tar_header(b"b", b"00000000000\0"))
-    cannot_load(path, "model.tar", "damaged")
-
-
-@pytest.mark.parametrize("field", ["GNU.sparse.map=a,b", "GNU.sparse.size=abc", "GNU.sparse.name=x"])
-def test_a_tar_whose_headers_are_no_numbers_is_refused(tmp_path, field):
-    name, _, value = field.partition("=")
-    path = tmp_path / "model.tar"
-    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+def sparse_tar(name: str, value: str) -> bytes:
+    """A tar with such a field among the headers of its member."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
         info = tarfile.TarInfo("options.json")
         info.pax_headers = {name: value, "GNU.sparse.major": "1", "GNU.sparse.minor": "0"}
         info.size = 512
         archive.addfile(info, io.BytesIO(b"q" * 512))
-    cannot_load(path, "model.tar", "damaged")
+    return file.getvalue()
+
+
+EMPTY, NEGATIVE = b"00000000000\0", (-512).to_bytes(12, "big", signed=True)
+"""Sizes; the second in the two's complement that tar has for large ones."""
+HEADER_OF_10_BYTES = b"9 a=bcd\n".ljust(512, b"\0")
+TARS = {
+    "leads back into itself (CVE-2025-8194)": tar_header(b"a", EMPTY) + tar_header(b"b", NEGATIVE) + bytes(1024),
+    **{
+        f"announces {size} as {kind}": tar_header(b"a", b"\x80" + size.to_bytes(11, "big"), kind) + bytes(2048)
+        for kind in (b"x", b"L", b"g", b"0")
+        for size in (2**45, 2**70)
+    },
+    **{  # tarfile calls itself for each header
+        f"headers {kind} for ever": (tar_header(b"a", b"00000000010\0", kind) + HEADER_OF_10_BYTES) * 2000
+        + tar_header(b"b", EMPTY)
+        for kind in (b"x", b"L", b"K")
+    },
+    "a map of no numbers": sparse_tar("GNU.sparse.map", "a,b"),
+    "a size that is no number": sparse_tar("GNU.sparse.size", "abc"),
+    "no map": sparse_tar("GNU.sparse.name", "x"),
+}
+
+
+@pytest.mark.parametrize("kind", TARS)
+def test_a_damaged_tar_is_refused(tmp_path, kind):
+    (tmp_path / "model.tar").write_bytes(TARS[kind])
+    cannot_load(tmp_path / "model.tar", "model.tar", "damaged", "copy it again")
 
 
 @pytest.mark.parametrize("name", ["../options.json", "/tmp/options.json", "a/../../b", "..\\b", "C:\\b"])
@@ -354,14 +353,9 @@ def test_weights_in_another_file_are_not_read(tmp_path):
 # Sizes
 
 
-def zeros(size: int) -> bytes:
-    return b"\x89HDF\r\n\x1a\n" + bytes(size)
-
-
 def test_a_zip_bomb_is_refused_while_it_is_read(tmp_path):
-    bomb = zeros(200_000_000)
-    zipped = write_zip(tmp_path / "bomb.zip", {"options.json": FILES["options.json"], "model.hdf5": bomb})
-    tarred = write_tar(tmp_path / "bomb.tar.gz", {"options.json": FILES["options.json"], "model.hdf5": bomb})
+    bomb = {**FILES, "model.hdf5": b"\x89HDF\r\n\x1a\n" + bytes(200_000_000)}
+    zipped, tarred = write_zip(tmp_path / "bomb.zip", bomb), write_tar(tmp_path / "bomb.tar.gz", bomb)
     assert zipped.stat().st_size < 1_000_000
     cannot_load(tarred, "bomb.tar.gz", "unpack to more than")
     cannot_load(zipped, "bomb.zip/model.hdf5")
@@ -369,11 +363,9 @@ def test_a_zip_bomb_is_refused_while_it_is_read(tmp_path):
 
 def test_a_bomb_takes_no_memory(tmp_path):
     """300 MB of zeros behind weights that are read, in a process of its own."""
-    bomb = {**archived(STATE), "weights.th": as_torch(STATE) + bytes(300_000_000)}
-    path = write_tar(tmp_path / "bomb.tar.gz", bomb)
-    quiet = Command("info", write_tar(tmp_path / "model.tar.gz", archived(STATE)))
+    quiet = Command("info", with_weights(tmp_path, as_torch(STATE)))
     assert quiet.wait().returncode == 0
-    command = Command("info", path)
+    command = Command("info", with_weights(tmp_path, as_torch(STATE) + bytes(300_000_000)))
     refusal(command.wait(), "unpack to more than")
     assert command.peak < quiet.peak + 100_000_000
 
@@ -394,23 +386,17 @@ def test_a_zip_that_lies_about_its_sizes_is_read_no_further_than_it_goes(tmp_pat
 
 @pytest.mark.parametrize("where", ["a zip", "weights"])
 def test_a_zip_that_lies_about_its_number_of_members_is_refused(tmp_path, where):
-    file, path = io.BytesIO(), tmp_path / "model.zip"
-    with zipfile.ZipFile(file, "w") as archive:
-        for number in range(10_001):
-            archive.writestr(f"options{number}.json", b"")
-    lie = file.getvalue()[:-14] + struct.pack("<HH", 1, 1) + file.getvalue()[-10:]
+    path = write_zip(tmp_path / "model.zip", {f"options{number}.json": b"" for number in range(10_001)})
+    whole = path.read_bytes()
+    lie = whole[:-14] + struct.pack("<HH", 1, 1) + whole[-10:]
     path.write_bytes(lie)
-    if where == "weights":
-        path = write_tar(tmp_path / "model.tar.gz", {**archived(STATE), "weights.th": lie})
-    cannot_load(path, "model.", "10,000")
+    cannot_load(path if where == "a zip" else with_weights(tmp_path, lie), "model.", "10,000")
 
 
 def test_a_zip_of_many_long_names_is_listed(tmp_path):
     """Such as that of a repository, whose history has thousands of files."""
-    with zipfile.ZipFile(tmp_path / "model.zip", "w") as archive:
-        for number in range(4000):
-            archive.writestr(f"{'objects/' * 10}{number:040x}", b"")
-    assert len(list_files(tmp_path / "model.zip")) == 4000
+    path = write_zip(tmp_path / "model.zip", {f"{'objects/' * 10}{number:040x}": b"" for number in range(4000)})
+    assert len(list_files(path)) == 4000
 
 
 def test_a_json_bomb_is_no_candidate(tmp_path):
@@ -419,11 +405,9 @@ def test_a_json_bomb_is_no_candidate(tmp_path):
 
 
 def test_a_bomb_of_a_vocabulary_is_refused(tmp_path):
-    files = {**WORD_FILES, "vocab.txt.gz": gzip.compress(b"a" * 10_000_000)}
-    del files["vocab.txt"]
-    cannot_load(write_folder(tmp_path / "model", files), "vocab.txt.gz", "unpack to more than")
-    files = {**WORD_FILES, "vocab.txt": b"a\n" * 1_000_000}
-    cannot_load(write_folder(tmp_path / "more", files), "vocab.txt", "too many")
+    packed = words(vocab_txt=None, vocab_txt_gz=gzip.compress(b"a" * 10_000_000))
+    cannot_load(write_folder(tmp_path / "model", packed), "vocab.txt.gz", "unpack to more than")
+    cannot_load(write_folder(tmp_path / "more", words(vocab_txt=b"a\n" * 1_000_000)), "vocab.txt", "too many")
 
 
 @pytest.mark.parametrize("lines", [False, True])
@@ -440,8 +424,7 @@ def test_a_vocabulary_that_would_fill_the_memory_is_refused(tmp_path, lines):
 @pytest.mark.parametrize("compression", [None, "gzip"])
 def test_a_dataset_larger_than_what_is_stored_is_refused(tmp_path, compression):
     """HDF5 can say a terabyte and hold nothing; the options agree with it here."""
-    options = {**CHARACTERS, "lstm": {**CHARACTERS["lstm"], "dim": 2**31}}
-    folder = write_folder(tmp_path / "model", {**FILES, "options.json": as_json(options)})
+    folder = write_folder(tmp_path / "model", changed("lstm", dim=2**31))
     with h5py.File(folder / "model.hdf5", "a") as file:
         for direction in range(2):
             for layer in range(2):
@@ -465,15 +448,19 @@ def test_a_dataset_larger_than_what_is_stored_is_refused(tmp_path, compression):
     ],
 )
 def test_numbers_that_would_fill_the_memory_are_refused(tmp_path, section, key, value, words):
-    options = {**CHARACTERS, section: {**CHARACTERS[section], key: value}}
-    cannot_load(write_folder(tmp_path / "model", {**FILES, "options.json": as_json(options)}), *words.split())
+    cannot_load(write_folder(tmp_path / "model", changed(section, **{key: value})), *words.split())
 
 
 # Malformed
 
 
+def options(**tables: Any) -> dict[str, bytes]:
+    written = {name: table for name, table in {**CHARACTERS, **tables}.items() if table is not None}
+    return {**FILES, "options.json": as_json(written)}
+
+
 def changed(section: str, **values: Any) -> dict[str, bytes]:
-    return {**FILES, "options.json": as_json({**CHARACTERS, section: {**CHARACTERS[section], **values}})}
+    return options(**{section: {**CHARACTERS[section], **values}})
 
 
 def stored(**values: Any) -> dict[str, bytes]:
@@ -486,21 +473,14 @@ def words(**files: bytes | None) -> dict[str, bytes]:
     return {name: data for name, data in {**WORD_FILES, **named}.items() if data is not None}
 
 
+TWICE = b'{"lstm": {"dim": 3}, ' + FILES["options.json"][1:]
+PACKED = gzip.compress(WORD_FILES["vocab.txt"])
 MALFORMED = {
     "options of another kind": ({**FILES, "options.json": b"[1]"}, "known model"),
-    "options with a key twice": (
-        {**FILES, "options.json": FILES["options.json"].replace(b"{", b'{"lstm": {"dim": 3}, ', 1)},
-        "options.json 'lstm' twice fix",
-    ),
+    "options with a key twice": ({**FILES, "options.json": TWICE}, "options.json 'lstm' twice fix"),
     "a table that is a number": (changed("char_cnn", embedding=3), "options.json char_cnn.embedding 3 table"),
-    "characters that are a list": (
-        {**FILES, "options.json": as_json({**CHARACTERS, "char_cnn": [1]})},
-        "options.json char_cnn [1] table",
-    ),
-    "no characters and no words": (
-        {**FILES, "options.json": as_json({"lstm": CHARACTERS["lstm"]})},
-        "options.json 'char_cnn' add",
-    ),
+    "characters that are a list": (options(char_cnn=[1]), "options.json char_cnn [1] table"),
+    "no characters and no words": (options(char_cnn=None), "options.json 'char_cnn' add"),
     "a size that is text": (changed("lstm", dim="6"), "options.json lstm.dim '6' number"),
     "a size that is not a number": (changed("lstm", dim=float("nan")), "options.json lstm.dim nan number"),
     "a size below 1": (changed("lstm", projection_dim=0), "options.json projection_dim 0 1"),
@@ -510,14 +490,8 @@ MALFORMED = {
     "words too short for a filter": (changed("char_cnn", max_characters_per_token=2), "max_characters_per_token 2"),
     "an activation of its own": (changed("char_cnn", activation="gelu"), "char_cnn.activation 'gelu'"),
     "weights that are text": ({**FILES, "model.hdf5": b"weights"}, "known model.hdf5 7"),
-    "weights that are cut": (
-        {**FILES, "model.hdf5": FILES["model.hdf5"][: len(FILES["model.hdf5"]) // 2]},
-        "model.hdf5 damaged fetch",
-    ),
-    "weights of whole numbers": (
-        stored(char_embed=np.ones((261, 3), np.int32)),
-        "model.hdf5 char_embed int32 floating-point",
-    ),
+    "weights that are cut": ({**FILES, "model.hdf5": FILES["model.hdf5"][:5000]}, "model.hdf5 damaged fetch"),
+    "weights of whole numbers": (stored(char_embed=np.ones((261, 3), int)), "model.hdf5 char_embed int64 floating"),
     "weights of text": (stored(char_embed=np.full((261, 3), b"x")), "model.hdf5 char_embed |S1"),
     "a table of one dimension": (stored(char_embed=np.ones(261, np.float32)), "char_embed (261,) two"),
     "too few characters": (stored(char_embed=np.ones((60, 3), np.float32)), "char_embed 60 261"),
@@ -527,10 +501,8 @@ MALFORMED = {
     "a vocabulary that is too short": (words(vocab_txt=as_vocabulary(VOCABULARY[:-1])), "vocab.txt 5 model.hdf5 6"),
     "a vocabulary without <UNK>": (words(vocab_txt=b"<S>\n</S>\na\nb\nc\nd\n"), "vocab.txt <UNK>"),
     "a vocabulary in Latin-1": (words(vocab_txt="na\xefve\n".encode("latin-1")), "vocab.txt 1 UTF-8"),
-    "a vocabulary that is cut": (
-        words(vocab_txt=None, **{"vocab_txt_gz": gzip.compress(WORD_FILES["vocab.txt"])[:-9]}),
-        "vocab.txt.gz damaged gzip",
-    ),
+    "a vocabulary that is not packed": (words(vocab_txt=None, vocab_txt_gz=PACKED[1:]), "vocab.txt.gz damaged gzip"),
+    "a vocabulary that is cut": (words(vocab_txt=None, vocab_txt_gz=PACKED[:-9]), "vocab.txt.gz damaged gzip"),
     "an array of nothing": (stored(char_embed=h5py.Empty("f4")), "model.hdf5 char_embed embedding"),
     "vectors for weights": ({**FILES, "model.hdf5": as_hdf5({"0": np.ones((3, 2, 8))})}, "model.hdf5 weights"),
 }
@@ -540,64 +512,19 @@ MALFORMED = {
 @pytest.mark.parametrize("case", MALFORMED)
 def test_malformed_models_are_refused_in_one_line(tmp_path, case, packed):
     files, words = MALFORMED[case]
-    cannot_load(
-        write_zip(tmp_path / "m.zip", files) if packed else write_folder(tmp_path / "model", files), *words.split()
-    )
-
-
-@pytest.mark.parametrize("case", ["options of another kind", "a size that is text", "no vocabulary"])
-def test_the_command_line_says_it_in_one_line(tmp_path, case):
-    path = write_folder(tmp_path / "model", MALFORMED[case][0])
-    for arguments in (["info", path], ["embed", "-", tmp_path / "out.hdf5", "--model", path]):
-        refusal(run(*arguments))
-
-
-SOUND = {".zip": write_zip, ".tar.gz": write_tar}
-
-
-@pytest.mark.parametrize("suffix", SOUND)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(data=st.data())
-def test_a_damaged_archive_is_read_or_refused_in_one_line(tmp_path, suffix, data):
-    path = SOUND[suffix](tmp_path / f"model{suffix}", FILES)
-    raw = bytearray(path.read_bytes())
-    if data.draw(st.booleans()):
-        raw = raw[: data.draw(st.integers(0, len(raw) - 1))]
-    for place in data.draw(st.lists(st.integers(0, max(0, len(raw) - 1)), max_size=4)):
-        if raw:
-            raw[place] ^= data.draw(st.integers(1, 255))
-    path.write_bytes(raw)
-    said = ""
-    try:
-        formats.describe(path)
-    except (InputError, OSError) as error:
-        said = str(error)
-    assert "\n" not in said
+    cannot_load((write_zip if packed else write_folder)(tmp_path / "model", files), *words.split())
 
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-@pytest.mark.parametrize(
-    ("files", "name"),
-    [
-        (FILES, "options.json"),
-        (FILES, "model.hdf5"),
-        (WORD_FILES, "vocab.txt"),
-        (archived(STATE), "config.json"),
-        (archived(STATE), "weights.th"),
-    ],
-)
-def test_a_member_of_a_zip_that_is_not_what_was_packed_is_refused(tmp_path, files, name, compression):
+@pytest.mark.parametrize("name", ["options.json", "model.hdf5", "vocab.txt", "config.json", "weights.th"])
+def test_a_member_of_a_zip_that_is_not_what_was_packed_is_refused(tmp_path, name, compression):
+    files = WORD_FILES if name in WORD_FILES else archived(STATE)
     path = write_zip(tmp_path / "model.zip", files, compression)
     with zipfile.ZipFile(path) as archive:
         crc = archive.getinfo(name).CRC
     first, _, last = path.read_bytes().rpartition(struct.pack("<I", crc))  # the last one is that of the directory
     path.write_bytes(first + struct.pack("<I", crc ^ 1) + last)
     cannot_load(path, name, "damaged", "CRC", "copy it again")
-
-
-@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
-def test_members_of_a_zip_may_be_compressed_in_any_way_that_python_reads(tmp_path, method):
-    assert elmo.load(write_zip(tmp_path / "model.zip", FILES, method)).n_layers == 3
 
 
 @pytest.mark.parametrize(
@@ -624,18 +551,19 @@ def member_of(path: Path, name: str) -> SourceFile:
     return found
 
 
-@pytest.mark.parametrize("kind", ["zip", "deflated", "bzip2", "tar", "tar.gz", "streams"])
+ZIPPED = {"zip": zipfile.ZIP_STORED, "deflated": zipfile.ZIP_DEFLATED, "bzip2": zipfile.ZIP_BZIP2}
+ZIPPED |= {"lzma": zipfile.ZIP_LZMA}
+
+
+@pytest.mark.parametrize("kind", [*ZIPPED, "tar", "tar.gz", "streams"])
 def test_any_place_of_a_member_is_what_was_packed(tmp_path, kind, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     whole = np.random.default_rng(1).integers(0, 20, 2_500_000, np.uint8).tobytes()
     members = {"a.json": b"{}", "weights": whole, "z.json": b"[]"}
     path = tmp_path / "m"
-    if kind in ("zip", "deflated", "bzip2"):
-        method = {"zip": zipfile.ZIP_STORED, "deflated": zipfile.ZIP_DEFLATED, "bzip2": zipfile.ZIP_BZIP2}[kind]
-        with zipfile.ZipFile(path, "w", method) as archive:
-            for name, data in members.items():
-                archive.writestr(name, data)
+    if kind in ZIPPED:
+        write_zip(path, members, ZIPPED[kind])
     else:
         write_tar(path, members)
         tar = gzip.decompress(path.read_bytes())
@@ -657,7 +585,7 @@ def test_any_place_of_a_member_is_what_was_packed(tmp_path, kind, monkeypatch):
 @pytest.mark.parametrize("kind", ["zip", "tar.gz"])
 def test_a_damaged_member_is_named(tmp_path, kind):
     files = {**FILES, "model.hdf5": FILES["model.hdf5"] + np.random.default_rng(1).bytes(200_000)}
-    path = write_zip(tmp_path / "m.zip", files) if kind == "zip" else write_tar(tmp_path / "m.tar.gz", files)
+    path = (write_zip if kind == "zip" else write_tar)(tmp_path / f"m.{kind}", files)
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
