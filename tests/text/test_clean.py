@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from command import run
+from command import printed, run
 from hypothesis import given
 from hypothesis import strategies as st
 from links import link
@@ -85,6 +85,8 @@ def test_lines_that_are_paragraphs_stay() -> None:
     verse = "Arma virumque cano\nTroiae qui primus\nab oris\n"
     assert cleaned(verse)[0] == ["Arma virumque cano Troiae qui primus ab oris"]
     assert cleaned(verse, keep_lines=True)[0] == verse.splitlines()
+    refrain = "currite fusi\nAlter erit tum Tiphys\n" * 5  # no running head
+    assert "running heads" not in cleaned(refrain)[1]
 
 
 def test_lines_are_numbered_as_editors_count_them() -> None:
@@ -93,19 +95,9 @@ def test_lines_are_numbered_as_editors_count_them() -> None:
     assert noted == {"page numbers and lone numerals": [2, 3], "lines without letters": [5]}
 
 
-def test_a_refrain_is_no_running_head() -> None:
-    verse = "currite fusi\nAlter erit tum Tiphys\n" * 5
-    assert "running heads" not in cleaned(verse)[1]
-
-
-@pytest.mark.parametrize("line", ["12", "- 12 -", "[12]", "XIV", "xiv.", "p. 12", "Page 3", "| 4 |"])
-def test_page_numbers(line: str) -> None:
-    assert PAGE.fullmatch(line)
-
-
-@pytest.mark.parametrize("line", ["12 men", "Dixi", "vivo", "1789 anno", "Livii"])
-def test_no_page_numbers(line: str) -> None:
-    assert not PAGE.fullmatch(line)
+def test_page_numbers() -> None:
+    assert all(map(PAGE.fullmatch, ("12", "- 12 -", "[12]", "XIV", "xiv.", "p. 12", "Page 3", "| 4 |")))
+    assert not any(map(PAGE.fullmatch, ("12 men", "Dixi", "vivo", "1789 anno", "Livii")))
 
 
 @given(st.text(alphabet="ab. \n-1VXé\u00ad*", max_size=200), st.booleans())
@@ -137,16 +129,15 @@ def test_a_folder_becomes_a_text_and_a_report(tmp_path: Path) -> None:
     (source / "page.html").write_text("<p>", encoding="utf-8")
     report = clean_folder(source, tmp_path / "out", CleanConfig("la", "windows-1252", 0))
     assert trained(tmp_path / "out") == [LONG, "", OTHER, "Salve, é.", "", "Œuvre é", "", "Compressa.", "", ""]
-    assert [(file.name, file.encoding) for file in report.files] == [
-        ("a.txt", "utf-8"),
-        ("b.txt", "utf-16"),
-        ("c.txt", "windows-1252"),
-        ("d.txt.gz", "utf-8"),
-    ]
-    assert report.removed["paragraphs that stand twice"] == {"count": 1, "first": ["b.txt, line 2"]}
-    assert report.removed["page numbers and lone numerals"] == {"count": 1, "first": ["a.txt, line 2"]}
-    assert report.removed["paragraphs in another language (en)"] == {"count": 1, "first": ["a.txt, line 3"]}
-    assert report.removed["files that are no text"] == {"count": 1, "first": ["page.html"]}
+    encodings = {"a.txt": "utf-8", "b.txt": "utf-16", "c.txt": "windows-1252", "d.txt.gz": "utf-8"}
+    assert [(file.name, file.encoding) for file in report.files] == list(encodings.items())
+    for what, where in {
+        "paragraphs that stand twice": "b.txt, line 2",
+        "page numbers and lone numerals": "a.txt, line 2",
+        "paragraphs in another language (en)": "a.txt, line 3",
+        "files that are no text": "page.html",
+    }.items():
+        assert report.removed[what] == {"count": 1, "first": [where]}
     written = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
     assert written["words"] == report.words == {"heldout.txt": 0, "train.txt": 34}
     assert not (tmp_path / "out" / "heldout.txt").exists()
@@ -226,36 +217,35 @@ def test_a_text_that_stands_twice_is_kept_once_and_named(tmp_path: Path) -> None
     assert not (tmp_path / "strict").exists()
 
 
-def test_bad_input_is_one_line_and_nothing_is_written(tmp_path: Path) -> None:
+def test_bad_input_is_one_line_and_nothing_is_written(tmp_path: Path, monkeypatch) -> None:
     source = folder_of(tmp_path / "in", a=LONG, b="caf\xe9 et th\xe9\n".encode("latin-1"))
-    cases = {
-        (str(source), str(tmp_path / "out")): ("b.txt: line 1 is not UTF-8", "--encoding windows-1252"),
-        (str(source), str(tmp_path / "out"), "--encoding", "utf-7x"): ("'utf-7x' is not known",),
-        (str(source), str(tmp_path / "out"), "--encoding", "ascii"): ("neither UTF-8 nor ascii",),
-        (str(source), str(tmp_path / "out"), "--language", "qq"): ("language 'qq': spaCy",),
-        (str(source), str(source / "out")): ("is in the input",),
-        (str(source), str(tmp_path), "--overwrite"): ("is also the input",),
-        (str(source / "a.txt"), str(tmp_path / "out")): ("is no folder",),
-        (str(source), str(tmp_path / "out"), "--heldout-share", "1.5"): ("heldout is 1.5",),
-        (str(source),): ("missing",),
-    }
-    pages = folder_of(tmp_path / "pages", a=LONG, b="17\n")
-    cases[(str(pages), str(tmp_path / "out"))] = ("b.txt", "--seed")
-    alone = folder_of(tmp_path / "alone", a=LONG)
-    cases[(str(alone), str(tmp_path / "out"))] = ("alone", "--heldout-share 0")
-    for arguments, said in cases.items():
-        refusal(run("text", *arguments), *said)
+    folder_of(tmp_path / "pages", a=LONG, b="17\n")
+    folder_of(tmp_path / "alone", a=LONG)
+    monkeypatch.chdir(tmp_path)
+    for arguments, said in {
+        "in out": "b.txt: line 1 is not UTF-8; --encoding windows-1252",
+        "in out --encoding utf-7x": "'utf-7x' is not known",
+        "in out --encoding ascii": "neither UTF-8 nor ascii",
+        "in out --language qq": "language 'qq': spaCy",
+        "in in/out": "is in the input",
+        "in . --overwrite": "is also the input",
+        "in/a.txt out": "is no folder",
+        "in out --heldout-share 1.5": "heldout is 1.5",
+        "in": "missing",
+        "pages out": "b.txt; --seed",
+        "alone out": "alone; --heldout-share 0",
+    }.items():
+        refusal(run("text", *arguments.split()), *said.split("; "))
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["alone", "in", "pages"]
     assert sorted(entry.name for entry in source.iterdir()) == ["a.txt", "b.txt"]
 
 
 def test_the_command_says_what_it_removed(tmp_path: Path) -> None:
     source = folder_of(tmp_path / "in", a=f"{LONG}\n12\n{ENGLISH}\n", b=f"{LONG}\n{OTHER}\n")
-    done = run("text", source, "--output", tmp_path / "out", "--language", "la", "--heldout-share", "0")
-    assert done.returncode == 0, done.stderr
-    assert "a.txt, line 2" in done.stdout
-    assert "twice" in done.stdout
-    assert "heldout.txt" not in done.stdout  # nothing is held out
+    said = printed("text", source, "--output", tmp_path / "out", "--language", "la", "--heldout-share", "0")
+    assert "a.txt, line 2" in said
+    assert "twice" in said
+    assert "heldout.txt" not in said  # nothing is held out
     assert run("text", source, tmp_path / "out", "--heldout-share", "0").returncode == 2
-    again = run("text", source, tmp_path / "out", "--heldout-share", "0", "--overwrite", "--json")
-    assert json.loads(again.stdout)["words"]["train.txt"] > 0
+    again = printed("text", source, tmp_path / "out", "--heldout-share", "0", "--overwrite", "--json")
+    assert json.loads(again)["words"]["train.txt"] > 0
