@@ -37,6 +37,17 @@ def bilm() -> BiLM:
     return BiLM(CONFIG)
 
 
+def carried(bilm: BiLM, sentences: list[list[str]]) -> list[np.ndarray]:
+    """All layers of each sentence by the model itself, one after another."""
+    state, found = bilm.initial_state(1), []
+    for sentence in sentences:
+        with torch.no_grad():
+            output = bilm(to_batch([sentence]), state)
+        state = output.state
+        found.append(output.layers[:, 0, 1:-1].numpy())
+    return found
+
+
 def alone(bilm: BiLM, sentence: list[str]) -> np.ndarray:
     """All layers (N, T, D) by the model itself."""
     with torch.no_grad():
@@ -95,6 +106,8 @@ def test_stream_gives_what_embed_gives_and_reads_ahead_a_bounded_number(bilm):
     most_ahead = 0
     expected = embedder.embed(sentences, "top")
     for row, vectors in enumerate(embedder.embed_stream(counted(), "top")):
+        assert not torch.is_inference_mode_enabled()
+        assert torch.is_grad_enabled()
         most_ahead = max(most_ahead, read - row)
         np.testing.assert_allclose(vectors, expected[row], rtol=0, atol=1e-5)
     assert most_ahead <= 8 * 32
@@ -127,13 +140,6 @@ def test_items_come_back_with_the_vectors_of_their_tokens(bilm):
         np.testing.assert_allclose(vectors, alone(bilm, tokens)[-1], rtol=0, atol=1e-5)
 
 
-def test_stream_leaves_no_mode_behind(bilm):
-    stream = Embedder(bilm).embed_stream([["the", "cat"], ["dog"]])
-    next(stream)
-    assert not torch.is_inference_mode_enabled()
-    assert torch.is_grad_enabled()
-
-
 # State
 
 
@@ -142,12 +148,8 @@ def test_carry_passes_the_state_of_a_row_to_the_same_row(bilm):
     sentences = [["the", "cat", "sat"], ["a"], ["dog"], ["it", "ran"], ["under", "the", "mat"]]
     vectors = embedder.embed(sentences)
     for rows in ((0, 2, 4), (1, 3)):
-        state = bilm.initial_state(1)
-        for row in rows:
-            with torch.no_grad():
-                output = bilm(to_batch([sentences[row]]), state)
-            state = output.state
-            np.testing.assert_allclose(vectors[row], output.layers[:, 0, 1:-1].numpy(), rtol=0, atol=1e-6)
+        for row, expected in zip(rows, carried(bilm, [sentences[row] for row in rows]), strict=True):
+            np.testing.assert_allclose(vectors[row], expected, rtol=0, atol=1e-6)
 
 
 def test_carry_begins_anew_with_every_call_unless_told(bilm):
@@ -167,19 +169,12 @@ def test_rows_that_a_short_batch_leaves_out_keep_their_state(bilm):
     keeping = Embedder(bilm, state="carry", batch_size=2, keep_state=True)
     keeping.embed([["the", "cat"], ["a", "dog", "ran"], ["on"]])
     (_, second) = keeping.embed([["sat"], ["the", "mat"]])
-    with torch.no_grad():
-        state = bilm(to_batch([["a", "dog", "ran"]])).state
-        expected = bilm(to_batch([["the", "mat"]]), state).layers[:, 0, 1:-1].numpy()
-    np.testing.assert_allclose(second, expected, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(second, carried(bilm, [["a", "dog", "ran"], ["the", "mat"]])[1], rtol=0, atol=1e-5)
 
 
 def test_warm_is_the_state_after_the_neutral_text_for_every_sentence(bilm):
     text = ["the cat sat .", "a dog ran ."]
-    state = bilm.initial_state(1)
-    with torch.no_grad():
-        for sentence in text:
-            state = bilm(to_batch([sentence.split()]), state).state
-        expected = bilm(to_batch([["on", "the", "mat"]]), state).layers[:, 0, 1:-1].numpy()
+    expected = carried(bilm, [sentence.split() for sentence in [*text, "on the mat"]])[-1]
     embedder = Embedder(bilm, state="warm", warm_text=text)
     vectors = embedder.embed([["dog"], ["on", "the", "mat"], [], ["on", "the", "mat"]])
     np.testing.assert_allclose(vectors[1], expected, rtol=0, atol=1e-5)
@@ -246,26 +241,12 @@ def test_batch_follows_from_memory(bilm):
         Embedder(bilm, memory=2000)
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [("2GB", 2_000_000_000), ("500 MB", 500_000_000), ("1.5k", 1500), ("64kB", 64_000), ("1T", 10**12), ("123", 123)],
-)
-def test_parse_bytes(text, size):
-    assert parse_bytes(text) == size
-
-
-@pytest.mark.parametrize("text", ["", "much", "-1MB", "1.GB", "5 XB", "1e9"])
-def test_what_is_no_size_is_refused(text):
-    with refused("size", "2GB"):
-        parse_bytes(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "layers"),
-    [("all", "all"), ("top", "top"), ("1", 1), ("0.2,0.3,0.5", [0.2, 0.3, 0.5]), ("0,2", [0, 2]), ("a,b", "a,b")],
-)
-def test_parse_layers(text, layers):
-    assert parse_layers(text) == layers
+def test_sizes_are_numbers_with_a_unit():
+    sizes = {"2GB": 2 * 10**9, "500 MB": 5 * 10**8, "1.5k": 1500, "64kB": 64_000, "1T": 10**12, "123": 123}
+    assert {text: parse_bytes(text) for text in sizes} == sizes
+    for text in ("", "much", "-1MB", "1.GB", "5 XB", "1e9"):
+        with refused("size", "2GB"):
+            parse_bytes(text)
 
 
 def test_whole_numbers_are_layers_and_a_mix_is_said_as_such(bilm):
@@ -281,12 +262,12 @@ def test_whole_numbers_are_layers_and_a_mix_is_said_as_such(bilm):
         np.testing.assert_allclose(found, every[1] + 2 * every[2], atol=1e-6)
 
 
-@pytest.mark.parametrize("layers", ["all", "top", 1, [0, 2], [0.0, 1.0, 2.0], [0.1, 0.2, 0.7], "mix=1,0,0"])
-def test_a_choice_of_layers_is_written_as_it_is_read(layers):
+def test_a_choice_of_layers_is_written_as_it_is_read():
     every = torch.randn(3, 2, 4, 5)
-    again = parse_layers(written_layers(layers))
-    torch.testing.assert_close(layer_selector(again, 3)(every), layer_selector(layers, 3)(every))
-    assert keeps_layers(again) == keeps_layers(layers)
+    for layers in ("all", "top", 1, [0, 2], [0.0, 1.0, 2.0], [0.1, 0.2, 0.7], "mix=1,0,0"):
+        again = parse_layers(written_layers(layers))
+        torch.testing.assert_close(layer_selector(again, 3)(every), layer_selector(layers, 3)(every))
+        assert keeps_layers(again) == keeps_layers(layers)
 
 
 def test_a_text_that_was_not_split_gets_a_warning(bilm):
