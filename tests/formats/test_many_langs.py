@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from command import run
+from bilm_files import write_zip
+from command import printed
 from places import DATA
 from refusals import refused
 
@@ -53,45 +54,27 @@ def edit(file: Path, section: str | None = None, **changes: Any) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_many_langs_vectors_are_those_of_the_original_program(name):
+def test_many_langs_vectors_are_those_of_the_original_program(tmp_path, name):
+    """Also of the converted model, and by the readable network with gradients, on characters from `to_batch`."""
     check_vectors(elmo.load(DATA / name), name)
+    model, found = formats.load(DATA / name), formats.describe(DATA / name)
+    native.save(model, tmp_path / name)
+    check_vectors(elmo.load(tmp_path / name), name)
+    output = model.bilm()(to_batch(SENTENCES, vocabulary=model.inputs))
+    for row, theirs in enumerate(expected(name)):
+        seen = output.layers[:, row, 1 : theirs.shape[1] + 1].detach().numpy()
+        np.testing.assert_allclose(seen, theirs, rtol=2e-6, atol=2e-6)
+    assert (found.format, found.config, found.dtype) == ("many_langs", model.config, "float32")
+    assert found.shapes == {name: tuple(weight.shape) for name, weight in model.weights.items()}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_many_langs_door_gives_what_the_original_gave(name):
     embedder = elmoformanylangs.Embedder(DATA / name)
-    for output_layer, pick in (
-        (-2, lambda layers: layers),
-        (-1, lambda layers: layers.mean(axis=0)),
-        (0, lambda a: a[0]),
-    ):
+    picks = {-2: lambda layers: layers, -1: lambda layers: layers.mean(axis=0), 0: lambda layers: layers[0]}
+    for output_layer, pick in picks.items():
         for seen, theirs in zip(embedder.sents2elmo(SENTENCES, output_layer), expected(name), strict=True):
             np.testing.assert_allclose(seen, pick(theirs), rtol=2e-6, atol=2e-6)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_many_langs_reference_gives_what_the_packed_model_gives(name):
-    """The readable network, with gradients, on characters as `to_batch` makes them."""
-    model = formats.load(DATA / name)
-    output = model.bilm()(to_batch(SENTENCES, vocabulary=model.inputs))
-    for row, theirs in enumerate(expected(name)):
-        seen = output.layers[:, row, 1 : theirs.shape[1] + 1].detach().numpy()
-        np.testing.assert_allclose(seen, theirs, rtol=2e-6, atol=2e-6)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_many_langs_description_is_that_of_what_is_loaded(name):
-    found, model = formats.describe(DATA / name), formats.load(DATA / name)
-    assert found.format == "many_langs"
-    assert found.config == model.config
-    assert found.shapes == {name: tuple(weight.shape) for name, weight in model.weights.items()}
-    assert found.dtype == "float32"
-
-
-def test_many_langs_model_that_was_converted_gives_the_same_vectors(tmp_path):
-    for name in NAMES:
-        native.save(formats.load(DATA / name), tmp_path / name)
-        check_vectors(elmo.load(tmp_path / name), name)
 
 
 @pytest.mark.parametrize("name", ["char.dic", "word.dic"])
@@ -102,23 +85,14 @@ def test_a_mark_that_an_editor_put_before_a_dictionary_changes_nothing(folder, n
 
 def test_many_langs_archive_is_read_in_place(tmp_path):
     """NLPL's repository has them as a zip of the files, some compressed."""
+    files = {file.name: file.read_bytes() for file in (DATA / "both").iterdir()}
     for kind in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        with zipfile.ZipFile(tmp_path / f"{kind}.zip", "w", kind) as archive:
-            for file in (DATA / "both").iterdir():
-                archive.write(file, file.name)
-        check_vectors(elmo.load(tmp_path / f"{kind}.zip"), "both")
-
-
-def test_many_langs_archive_of_two_models_is_refused(tmp_path):
-    """One model would get files of the other."""
-    path = tmp_path / "two.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        for file in (DATA / "both").iterdir():
-            archive.write(file, f"a/{file.name}")
-        archive.write(DATA / "both" / "encoder.pkl", "b/encoder.pkl")
+        check_vectors(elmo.load(write_zip(tmp_path / f"{kind}.zip", files, kind)), "both")
+    two = {f"a/{name}": data for name, data in files.items()} | {"b/encoder.pkl": files["encoder.pkl"]}
+    path = write_zip(tmp_path / "two.zip", two)
     for read in (formats.describe, formats.load):
         with refused("two.zip", "a/encoder.pkl", "b/encoder.pkl", "unpack"):
-            read(path)
+            read(path)  # one model would get files of the other
 
 
 @pytest.mark.parametrize("file", [many_langs.EMBEDDER, many_langs.ENCODER])
@@ -151,27 +125,33 @@ def test_many_langs_published_sizes_are_those_of_the_paper():
 def test_many_langs_command_line(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("\n".join(" ".join(sentence) for sentence in SENTENCES[:3]), "utf-8")
-    done = run("info", DATA / "both")
-    assert done.returncode == 0, done.stderr
-    assert "many_langs" in done.stdout
-    done = run("embed", text, tmp_path / "v.npz", "--model", DATA / "both", "--pretokenized")
-    assert done.returncode == 0, done.stderr
+    assert "many_langs" in printed("info", DATA / "both")
+    printed("embed", text, tmp_path / "v.npz", "--model", DATA / "both", "--pretokenized")
     with np.load(tmp_path / "v.npz") as file:
         np.testing.assert_allclose(file["0"], expected("both")[0], rtol=2e-6, atol=2e-6)
 
 
-def test_many_langs_model_has_no_place_in_the_published_format(tmp_path):
+def test_many_langs_model_has_no_place_in_the_published_format_nor_without_its_lexicon(tmp_path):
+    model = formats.load(DATA / "both")
+    with refused("lexicon"):
+        elmo.Embedder(model.bilm())
     with refused("words", "code points"):
-        allennlp.save(formats.load(DATA / "both"), tmp_path / "model")
+        allennlp.save(model, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
 
 
 # What cannot be read, in one line
 
 
-def rewritten(file: Path, **changes: Any) -> None:
+def rewrite(folder: Path, **changes: Any) -> None:
+    """Puts other weights of words in the place of those of these names, or none."""
+    file = folder / many_langs.EMBEDDER
     weights = torch.load(file, weights_only=True) | changes
     torch.save({name: weight for name, weight in weights.items() if weight is not None}, file)
+
+
+WHOLE = torch.zeros(4, dtype=torch.int32)
+WORDS_ALONE = "".join(f"w{number}\t{number}\n" for number in range(11))
 
 
 @pytest.mark.parametrize(
@@ -197,21 +177,12 @@ def rewritten(file: Path, **changes: Any) -> None:
         (lambda f: (f / "char.dic").write_text("a\tb\n"), "char.dic; line 1; 1 is 'a\\tb'"),
         (lambda f: (f / "char.dic").write_bytes(b"\xff\t1\n"), "char.dic; UTF-8"),
         (lambda f: (f / "word.dic").write_text("<oov>\t0\n<pad>\t99\n"), "word.dic; '<pad>'; 99; 11 rows"),
-        (
-            lambda f: (f / "word.dic").write_text("".join(f"w{number}\t{number}\n" for number in range(11))),
-            "table; <oov>; <pad>",
-        ),
+        (lambda f: (f / "word.dic").write_text(WORDS_ALONE), "table; <oov>; <pad>"),
         (lambda f: (f / "word.dic").write_text("<oov>\t0\n<pad>\t1\n"), "word.dic; 2 forms; 11 rows"),
         (lambda f: (f / "encoder.pkl").write_bytes(b""), "encoder.pkl; damaged"),
         (lambda f: torch.save(torch.zeros(3), f / "encoder.pkl"), "encoder.pkl; Tensor"),
-        (
-            lambda f: rewritten(f / "token_embedder.pkl", **{"projection.bias": torch.zeros(4, dtype=torch.int32)}),
-            "token_embedder.pkl; projection.bias; torch.int32",
-        ),
-        (
-            lambda f: rewritten(f / "token_embedder.pkl", **{many_langs.WORD_TABLE: None}),
-            "token_embedder.pkl; word_emb_layer.embedding.weight; missing",
-        ),
+        (lambda f: rewrite(f, **{"projection.bias": WHOLE}), "token_embedder.pkl; projection.bias; torch.int32"),
+        (lambda f: rewrite(f, **{many_langs.WORD_TABLE: None}), "token_embedder.pkl; embedding.weight; missing"),
     ],
 )
 def test_many_langs_model_that_cannot_be_read_is_named_in_one_line(folder, damage, message):
@@ -250,12 +221,6 @@ def test_native_lexicon_that_cannot_be_read_is_named(tmp_path, change, message):
     file.unlink()
     with refused("lexicon.json", error=FileNotFoundError):
         formats.load(tmp_path / "model")
-
-
-def test_embedder_of_such_a_model_needs_its_lexicon():
-    model = formats.load(DATA / "both")
-    with refused("lexicon"):
-        elmo.Embedder(model.bilm())
 
 
 # The ids
