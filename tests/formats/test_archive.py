@@ -14,7 +14,7 @@ import torch
 import twin
 from archives import CONFIG, OPTIONS, PREFIX, STATE, archived, as_torch, state_dict
 from bilm_files import as_float64, as_hdf5, as_json, options, random_weights, write_folder, write_tar
-from command import run
+from command import printed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from refusals import refused
@@ -46,6 +46,10 @@ def test_an_archive_is_told_and_embedded(tmp_path, legacy):
     assert found.card["assumed"]["lstm"] == {"cell_clip": 3, "proj_clip": 3}
     assert_twin(elmo.load(path), OPTIONS, weights)
     assert [file.name for file in tmp_path.iterdir()] == ["model.tar.gz"], "nothing is unpacked"
+    allennlp.save(formats.load(path), tmp_path / "published")
+    assert_twin(elmo.load(tmp_path / "published"), OPTIONS, weights)
+    shown = json.loads(printed("info", path, "--json"))
+    assert (shown["reads"], shown["learned mixes"]) == ("characters", PREFIX + "scalar_mix_0")
 
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -125,13 +129,6 @@ def test_a_fine_tuned_padding_row_is_of_no_account(tmp_path):
     assert all(torch.equal(after.weights[name], weight) for name, weight in before.weights.items())
 
 
-def test_an_archive_becomes_a_published_model(tmp_path):
-    weights = random_weights(OPTIONS, 4)
-    path = write_tar(tmp_path / "model.tar.gz", archived(state_dict(weights)))
-    allennlp.save(formats.load(path), tmp_path / "published")
-    assert_twin(elmo.load(tmp_path / "published"), OPTIONS, weights)
-
-
 def without(state: Any, part: str) -> Any:
     return OrderedDict((name, tensor) for name, tensor in state.items() if part not in name)
 
@@ -173,20 +170,12 @@ SCALAR, GAMMA = PREFIX + "scalar_mix_0.scalar_parameters.1", PREFIX + "scalar_mi
 )
 def test_malformed_archives_are_refused_in_one_line(tmp_path, files, message):
     path = write_tar(tmp_path / "model.tar.gz", files)
-    with refused(*message.split("; ")):
-        formats.load(path)
-    with refused(*message.split("; ")):
-        formats.describe(path)
+    for read in (formats.load, formats.describe):
+        with refused(*message.split("; ")):
+            read(path)
 
 
 def test_weights_without_numbers_are_refused(tmp_path):
     state = STATE | {NAME: torch.ones(4, device="meta")}
     with refused("_projection.bias", "no numbers"):
         formats.load(write_tar(tmp_path / "model.tar.gz", archived(state)))
-
-
-def test_the_command_line_reads_an_archive(tmp_path):
-    path = write_tar(tmp_path / "model.tar.gz", archived(state_dict(random_weights(OPTIONS, 4))))
-    shown = json.loads(run("info", str(path), "--json").stdout)
-    assert (shown["format"], shown["reads"]) == ("allennlp-archive", "characters")
-    assert shown["learned mixes"] == PREFIX + "scalar_mix_0"

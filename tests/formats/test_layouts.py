@@ -27,7 +27,7 @@ from bilm_files import (
     write_tar,
     write_zip,
 )
-from command import run
+from command import printed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from refusals import refused
@@ -140,6 +140,7 @@ def inside(folder: str, files: dict[str, bytes]) -> dict[str, bytes]:
 
 
 MACOS = {"__MACOSX/204/._options.json": b"{}"}
+BOTH = pytest.mark.parametrize("options", [CHARACTERS, READS_WORDS], ids=["characters", "words"])
 LAYOUTS = {
     "SeqVec": (PUBLISHED, write_folder),
     "cached": (("options_file", "weights_file"), write_folder),
@@ -151,7 +152,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("options", [CHARACTERS, READS_WORDS], ids=["characters", "words"])
+@BOTH
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_is_told_and_embedded(tmp_path, layout, options):
     names, write = LAYOUTS[layout]
@@ -170,7 +171,7 @@ def test_every_layout_is_told_and_embedded(tmp_path, layout, options):
     assert sorted(tmp_path.rglob("*")) == before, "nothing is unpacked"
 
 
-@pytest.mark.parametrize("options", [CHARACTERS, READS_WORDS], ids=["characters", "words"])
+@BOTH
 def test_options_and_weights_in_two_places(tmp_path, options):
     files, weights = published_files(options)
     write_folder(tmp_path / "there", {name: data for name, data in files.items() if name != "options.json"})
@@ -180,6 +181,10 @@ def test_options_and_weights_in_two_places(tmp_path, options):
     for place in (tmp_path / "there" / "weights.hdf5", tmp_path / "there"):
         assert_same(elmo.load(mine, weights=place).embed(TEXT), expected(TEXT, options, weights, words))
         assert formats.describe(mine, place).config == formats.load(mine, place).config
+    two = mine, "--weights", tmp_path / "there" / "weights.hdf5"
+    assert json.loads(printed("info", "--json", *two))["reads"] == ("words" if words else "characters")
+    printed("convert", mine, tmp_path / "native", *two[1:])
+    assert formats.load(tmp_path / "native").config == formats.load(mine, two[2]).config
     with refused("weights.h5", error=FileNotFoundError):
         formats.load(mine, tmp_path / "weights.h5")
     with refused("weights.hdf5", "options file"):
@@ -188,20 +193,14 @@ def test_options_and_weights_in_two_places(tmp_path, options):
         formats.load(mine, mine)
 
 
-def test_a_single_layer_as_bilm_tf_dumps_it(tmp_path):
+def test_a_single_layer_as_bilm_tf_dumps_it_in_half_precision(tmp_path):
     options = {**CHARACTERS, "lstm": {**CHARACTERS["lstm"], "n_layers": 1}}
-    weights = random_weights(options, 3)
+    weights = {name: weight.astype(np.float16) for name, weight in random_weights(options, 3).items()}
     dumped = {name.replace("MultiRNNCell/Cell0/", ""): weight for name, weight in weights.items()}
     assert "RNN_1/RNN/LSTMCell/W_P_0" in dumped
     write_folder(tmp_path, {"options.json": as_json(options), "weights.hdf5": as_hdf5(dumped)})
-    assert_same(elmo.load(tmp_path).embed(TEXT), expected(TEXT, options, weights))
-
-
-def test_weights_of_half_precision_are_read(tmp_path):
-    weights = {name: weight.astype(np.float16) for name, weight in random_weights(CHARACTERS, 3).items()}
-    write_folder(tmp_path, {"options.json": as_json(CHARACTERS), "weights.hdf5": as_hdf5(weights)})
     assert formats.describe(tmp_path).dtype == "float16"
-    assert_same(elmo.load(tmp_path).embed(TEXT), expected(TEXT, CHARACTERS, weights))
+    assert_same(elmo.load(tmp_path).embed(TEXT), expected(TEXT, options, weights))
 
 
 # Token embeddings apart
@@ -235,6 +234,9 @@ def test_token_embeddings_beside_a_character_model(tmp_path):
     assert formats.describe(tmp_path / "token_embeddings.hdf5").config.char_cnn is None
     # The character model knows "sat"; the table takes it for <UNK>.
     assert np.abs(characters.embed(TEXT)[0] - words.embed(TEXT)[0]).max() > 0.01
+    allennlp.save(formats.load(tmp_path / "token_embeddings.hdf5"), tmp_path / "words")
+    assert "char_cnn" not in json.loads((tmp_path / "words" / "options.json").read_text())
+    assert_same(elmo.load(tmp_path / "words").embed(TEXT), words.embed(TEXT))
 
 
 def test_token_embeddings_in_the_place_of_characters(tmp_path):
@@ -246,7 +248,7 @@ def test_token_embeddings_in_the_place_of_characters(tmp_path):
 # There and back
 
 
-@pytest.mark.parametrize("options", [CHARACTERS, READS_WORDS], ids=["characters", "words"])
+@BOTH
 def test_to_native_and_back_is_bit_identical(tmp_path, options):
     """Also the options that only the published programs read."""
     options = {**options, "lstm": {**options["lstm"], "bias": 3}, "n_negative_samples_batch": 8192}
@@ -265,17 +267,12 @@ def test_to_native_and_back_is_bit_identical(tmp_path, options):
         assert (tmp_path / "back" / "vocab.txt").read_bytes() == files["vocab.txt"]
 
 
-def test_a_table_made_of_characters_is_written_as_a_model_that_reads_words(tmp_path):
-    with_token_embeddings(tmp_path, VOCABULARY, keep_characters=True)
-    model = formats.load(tmp_path / "token_embeddings.hdf5")
-    allennlp.save(model, tmp_path / "words")
-    assert "char_cnn" not in json.loads((tmp_path / "words" / "options.json").read_text())
-    assert_same(elmo.load(tmp_path / "words").embed(TEXT), elmo.load(tmp_path / "token_embeddings.hdf5").embed(TEXT))
-
-
 def test_native_models_that_read_words_need_their_vocabulary(tmp_path):
     files, _ = published_files(READS_WORDS)
-    native.save(formats.load(write_folder(tmp_path / "published", files)), tmp_path / "native")
+    model = formats.load(write_folder(tmp_path / "published", files))
+    with refused("vocabulary"):
+        Embedder(model.bilm())
+    native.save(model, tmp_path / "native")
     vocabulary = tmp_path / "native" / "vocab.txt"
     vocabulary.write_bytes(as_vocabulary(VOCABULARY[:-1]))
     with refused("vocab.txt", "5 words", "6"):
@@ -283,13 +280,6 @@ def test_native_models_that_read_words_need_their_vocabulary(tmp_path):
     vocabulary.unlink()
     with refused("vocab.txt", error=FileNotFoundError):
         formats.load(tmp_path / "native")
-
-
-def test_an_embedder_asks_for_the_vocabulary(tmp_path):
-    files, _ = published_files(READS_WORDS)
-    model = formats.load(write_folder(tmp_path, files))
-    with refused("vocabulary"):
-        Embedder(model.bilm())
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
@@ -320,24 +310,13 @@ def test_the_command_line_reads_a_zip_of_a_model_that_reads_words(tmp_path):
     path = write_zip(tmp_path / "model.zip", nlpl(files))
     text = tmp_path / "text.txt"
     text.write_text("".join(" ".join(tokens) + "\n" for tokens in TEXT), encoding="utf-8")
-    done = run("info", path, "--json")
-    shown = json.loads(done.stdout)
+    shown = json.loads(printed("info", path, "--json"))
     assert (shown["reads"], shown["vocabulary"], shown["vector size"]) == ("words", 6, 8)
     assert shown["bytes on disk"] == path.stat().st_size
-    assert run("convert", path, tmp_path / "native").stdout.endswith("written as native\n")
+    assert printed("convert", path, tmp_path / "native").endswith("written as native\n")
     for model in (path, tmp_path / "native"):
         out = tmp_path / f"{model.name}.hdf5"
-        assert run("embed", text, out, "--model", model, "--pretokenized").returncode == 0
+        printed("embed", text, out, "--model", model, "--pretokenized")
         with read_vectors(out) as vectors:
             found = [vectors[row] for row in range(len(vectors))]
         assert_same(found, expected(TEXT, READS_WORDS, weights, VOCABULARY))
-
-
-def test_the_command_line_takes_two_paths(tmp_path):
-    files, _ = published_files(CHARACTERS)
-    write_folder(tmp_path / "there", {"weights.hdf5": files["weights.hdf5"]})
-    (tmp_path / "my.json").write_bytes(files["options.json"])
-    two = [tmp_path / "my.json", "--weights", tmp_path / "there" / "weights.hdf5"]
-    assert json.loads(run("info", "--json", *two).stdout)["reads"] == "characters"
-    assert run("convert", two[0], tmp_path / "native", *two[1:]).returncode == 0
-    assert formats.load(tmp_path / "native").config == formats.load(two[0], two[2]).config

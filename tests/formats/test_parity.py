@@ -31,12 +31,8 @@ def sentences(fixture: Path) -> list[list[str]]:
 @pytest.fixture
 def original(fixture: Path) -> list[np.ndarray]:
     """The top layer (T, D) of each of the sentences."""
-    found = []
-    for i in range(10):
-        for k in range(3):
-            with h5py.File(fixture / f"lm_embeddings_{k}.hdf5") as file:
-                found.append(np.concatenate(file[str(i)][()], axis=-1))
-    return found
+    files = [h5py.File(fixture / f"lm_embeddings_{k}.hdf5") for k in range(3)]
+    return [np.concatenate(file[str(i)][()], axis=-1) for i in range(10) for file in files]
 
 
 @pytest.mark.parametrize("weights", ["lm_weights.hdf5", "elmo_token_embeddings.hdf5"], ids=["characters", "words"])

@@ -42,12 +42,9 @@ def test_every_row_says_where_it_was_read(model):
     assert "/" not in model.name, "it is the name of a folder"
 
 
-def test_names_are_distinct_in_any_case():
+def test_names_are_distinct_in_any_case_and_so_are_addresses():
     names = [name.lower() for model in MODELS for name in (model.name, *model.aliases)]
     assert len(set(names)) == len(names)
-
-
-def test_no_two_files_have_one_address():
     addresses = [published.normal_address(url) for m in MODELS for f in m.files for url in (*f.urls, *f.known_as)]
     shared = {address for address in addresses if addresses.count(address) > 1}
     # An address by two mirrors of one bucket, and the vocabulary of the checkpoints.
@@ -65,14 +62,11 @@ def test_models_of_every_source_are_there():
         assert published.model_named(f"nlpl-{number}").layout == "ELMoForManyLangs zip"
 
 
-def test_names_are_found_in_any_case_and_by_their_aliases():
+def test_names_are_found_in_any_case_and_by_their_aliases_or_told_with_those_that_are_close():
     assert published.model_named("Original").name == "original"
     assert published.model_named("5.5b").name == "5.5B"
     assert published.model_named("large").name == "5.5B"
     assert published.find_model("no such model") is None
-
-
-def test_unknown_name_is_told_with_those_that_are_close():
     with refused("'slovenian'", "embeddia-slovenian"):
         published.model_named("slovenian")
     with refused("elmo models"):
@@ -87,46 +81,38 @@ def test_addresses_that_flair_passes(name, stem, end):
     assert file.name == stem.rpartition("/")[2] + end
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        f"{S3}/{ORIGINAL[5:]}/{ORIGINAL}_weights.hdf5",
-        f"http://s3-us-west-2.amazonaws.com/allennlp/models/elmo/{ORIGINAL[5:]}/{ORIGINAL}_weights.hdf5",
-        f"https://allennlp.s3.amazonaws.com/models/elmo/{ORIGINAL[5:]}/{ORIGINAL}_weights.hdf5",
-        f"https://allennlp.s3.us-west-2.amazonaws.com/models/elmo/{ORIGINAL[5:]}/{ORIGINAL}_weights.hdf5?versionId=3",
+def test_every_way_to_write_the_default_weights():
+    path = f"models/elmo/{ORIGINAL[5:]}/{ORIGINAL}_weights.hdf5"
+    for address in (
+        f"https://s3-us-west-2.amazonaws.com/allennlp/{path}",
+        f"http://s3-us-west-2.amazonaws.com/allennlp/{path}",
+        f"https://allennlp.s3.amazonaws.com/{path}",
+        f"https://allennlp.s3.us-west-2.amazonaws.com/{path}?versionId=3",
         "hf://lysandre/elmo-2x4096_512_2048cnn_2xhighway/weights.hdf5",
         f"{ORIGINAL}_weights.hdf5",
-    ],
-)
-def test_every_way_to_write_the_default_weights(address):
-    model, file = published.find_file(address)
-    assert (model.name, file.name) == ("original", f"{ORIGINAL}_weights.hdf5")
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
+    ):
+        model, file = published.find_file(address)
+        assert (model.name, file.name) == ("original", f"{ORIGINAL}_weights.hdf5"), address
+    for address in (
         "options.json",  # too many models have one
         "https://example.org/options.json",
         f"https://s3.amazonaws.com/other/models/elmo/{ORIGINAL}_weights.hdf5",
         "hf://lysandre/elmo/weights.hdf5",
         "",
         "http://[x",
-    ],
-)
-def test_addresses_of_nothing_that_is_known(address):
-    assert published.find_file(address) is None
+    ):
+        assert published.find_file(address) is None, address
 
 
 def test_table_is_strict(tmp_path, monkeypatch):
     monkeypatch.setattr(published, "TABLE", tmp_path / "models.toml")
     row = 'name = "a"\nlanguage = "b"\nabout = "c"\nlayout = "d"\npage = "e"\ncitation = "f"\naddress_from = "g"\n'
-    for text, message in (
-        (f"[[collection]]\n[[collection.model]]\n{row}files = []\nlicence = 3", "models.toml; unknown; 'licence'"),
-        (f"[[collection]]\n[[collection.model]]\n{row}", "missing; 'files'"),
-        (f'[[collection]]\n[[collection.model]]\n{row}files = [{{ name = "x", size = "3" }}]', "files[0].size is '3'"),
+    for more, message in (
+        ("files = []\nlicence = 3", "models.toml; unknown; 'licence'"),
+        ("", "missing; 'files'"),
+        ('files = [{ name = "x", size = "3" }]', "files[0].size is '3'"),
     ):
-        published.TABLE.write_text(text)
+        published.TABLE.write_text(f"[[collection]]\n[[collection.model]]\n{row}{more}")
         with refused(*message.split("; ")):
             published.published_models.__wrapped__()
 
