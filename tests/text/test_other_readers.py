@@ -31,47 +31,39 @@ def test_gensim_reads_types(embedder, tmp_path):
         np.testing.assert_array_equal(found[word], mean)
 
 
-@pytest.fixture(scope="module")
-def parquet(embedder, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("parquet")
-    (folder / "text.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")
-    embed_file(embedder, folder / "text.txt", folder / "vectors.parquet")
-    return folder / "vectors.parquet"
+def by_polars(file: Path) -> Iterable[Any]:
+    polars = pytest.importorskip("polars")
+    table = polars.read_parquet(file)
+    assert table.schema["vectors"] == polars.List(polars.Float32)
+    return table.iter_rows(named=True)
 
 
-def check(rows: Iterable[Any], embedder: Embedder) -> None:
+def by_pandas(file: Path) -> Iterable[Any]:
+    table = pytest.importorskip("pandas").read_parquet(file)
+    assert table["vectors"][0].dtype == np.float32
+    return table.to_dict("records")
+
+
+def by_duckdb(file: Path) -> Iterable[Any]:
+    with pytest.importorskip("duckdb").connect() as connection:
+        found = connection.execute(f"SELECT * FROM '{file}' ORDER BY row")
+        names = [column[0] for column in found.description]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def by_datasets(file: Path) -> Iterable[Any]:
+    datasets = pytest.importorskip("datasets")
+    return datasets.load_dataset("parquet", data_files=str(file), split="train", cache_dir=str(file.parent))
+
+
+@pytest.mark.parametrize("read", [by_polars, by_pandas, by_duckdb, by_datasets])
+def test_others_read_parquet(embedder, tmp_path, read):
     """All rows, by the names of their columns."""
-    rows = list(rows)
+    embed_file(embedder, LINES, tmp_path / "vectors.parquet")
+    rows = list(read(tmp_path / "vectors.parquet"))
     assert [row["row"] for row in rows] == [0, 1, 2, 3]
     assert [list(row["tokens"]) for row in rows] == [line.split() for line in LINES]
     for row, wanted in zip(rows, embedder.embed([line.split() for line in LINES]), strict=True):
         vectors = np.reshape(np.asarray(row["vectors"], np.float32), tuple(row["shape"]))
         assert vectors.shape == (LAYERS, len(row["tokens"]), DIM)
         np.testing.assert_array_equal(vectors, wanted)
-
-
-def test_polars_reads_parquet(parquet, embedder):
-    polars = pytest.importorskip("polars")
-    table = polars.read_parquet(parquet)
-    assert table.schema["vectors"] == polars.List(polars.Float32)
-    check(table.iter_rows(named=True), embedder)
-
-
-def test_pandas_reads_parquet(parquet, embedder):
-    pandas = pytest.importorskip("pandas")
-    table = pandas.read_parquet(parquet)
-    assert table["vectors"][0].dtype == np.float32
-    check((row for _, row in table.iterrows()), embedder)
-
-
-def test_duckdb_reads_parquet(parquet, embedder):
-    duckdb = pytest.importorskip("duckdb")
-    with duckdb.connect() as connection:
-        found = connection.execute(f"SELECT * FROM '{parquet}' ORDER BY row")
-        names = [column[0] for column in found.description]
-        check((dict(zip(names, row, strict=True)) for row in found.fetchall()), embedder)
-
-
-def test_datasets_reads_parquet(parquet, embedder, tmp_path):
-    datasets = pytest.importorskip("datasets")
-    check(datasets.load_dataset("parquet", data_files=str(parquet), split="train", cache_dir=str(tmp_path)), embedder)
