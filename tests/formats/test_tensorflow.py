@@ -6,6 +6,7 @@ import shutil
 import struct
 import sys
 from collections.abc import Iterable
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import google_crc32c
 import numpy as np
 import pytest
 import torch
-from command import run
+from command import printed
 from places import DATA
 from refusals import refused
 
@@ -22,9 +23,7 @@ from elmo import formats
 from elmo.errors import InputError
 from elmo.formats import allennlp, tensor_bundle, tensorflow
 from elmo.formats.tensor_bundle import Bundle, index_of, read_index
-from elmo.pretraining.perplexity import perplexity_report
 from elmo.pretraining.scoring import Scorer
-from elmo.text.tokenizer import TextConfig
 
 DATA = DATA / "tensorflow"
 NAMES = ("characters", "one_layer", "words")
@@ -43,40 +42,28 @@ def folder(tmp_path) -> Path:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tensorflow_vectors_are_those_of_its_graph(name):
-    embedder = elmo.load(DATA / name)
+def test_tensorflow_vectors_and_probabilities_are_those_of_its_graph(name):
+    embedder, scorer = elmo.load(DATA / name), Scorer(formats.load(DATA / name))
     for sentence, theirs in expected(name):
-        (seen,) = embedder.embed([sentence])
-        np.testing.assert_allclose(seen, np.array(theirs["layers"])[:, 1:-1], atol=3e-6)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_tensorflow_softmax_gives_the_probabilities_of_its_graph(name):
-    scorer = Scorer(formats.load(DATA / name))
-    for sentence, theirs in expected(name):
-        (seen,) = scorer.score([sentence])
+        (vectors,), (seen,) = embedder.embed([sentence]), scorer.score([sentence])
+        np.testing.assert_allclose(vectors, np.array(theirs["layers"])[:, 1:-1], atol=3e-6)
         np.testing.assert_allclose([*seen.forward, seen.end], theirs["forward"], atol=2e-6)
         np.testing.assert_allclose([seen.begin, *seen.backward], theirs["backward"], atol=2e-6)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tensorflow_perplexity_is_that_of_its_graph(name, tmp_path):
-    text = tmp_path / "text.txt"
-    text.write_text("\n".join(" ".join(sentence) for sentence, _ in expected(name)), encoding="utf-8")
-    report = perplexity_report(formats.load(DATA / name), [text], TextConfig("whitespace", "line"))
+def test_tensorflow_commands_tell_what_is_loaded_and_the_perplexity_of_its_graph(name, tmp_path):
+    found, model = formats.describe(DATA / name), formats.load(DATA / name)
+    assert (found.format, found.config, found.vocabulary) == ("tensorflow", model.config, model.vocabulary)
+    for shapes, weights in ((found.shapes, model.weights), (found.lm_head, model.lm_head)):
+        assert shapes == {name: tuple(weight.shape) for name, weight in weights.items()}
+    assert "tensorflow" in printed("info", DATA / name)
+    (tmp_path / "text.txt").write_text("\n".join(" ".join(words) for words, _ in expected(name)), encoding="utf-8")
+    said = printed("perplexity", tmp_path / "text.txt", "--model", DATA / name, "--pretokenized", "--json")
     for direction in ("forward", "backward"):
         chances = [chance for _, theirs in expected(name) for chance in theirs[direction]]
-        assert report["perplexity"]["reset"][direction] == pytest.approx(math.exp(-np.mean(chances)), rel=1e-5)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_tensorflow_description_is_that_of_what_is_loaded(name):
-    found, model = formats.describe(DATA / name), formats.load(DATA / name)
-    assert found.format == "tensorflow"
-    assert found.config == model.config
-    assert found.shapes == {name: tuple(weight.shape) for name, weight in model.weights.items()}
-    assert found.lm_head == {name: tuple(weight.shape) for name, weight in model.lm_head.items()}
-    assert found.vocabulary == model.vocabulary
+        seen = json.loads(said)["perplexity"]["reset"][direction]
+        assert seen == pytest.approx(math.exp(-np.mean(chances)), rel=1e-5)
 
 
 def test_tensorflow_checkpoint_is_found_by_any_of_its_files():
@@ -115,17 +102,6 @@ def test_tensorflow_checkpoint_without_its_words_has_no_softmax(folder):
         Scorer(model)
 
 
-def test_tensorflow_command_line(tmp_path):
-    text = tmp_path / "text.txt"
-    text.write_text("the elm and the oak\n", encoding="utf-8")
-    done = run("info", DATA / "characters")
-    assert done.returncode == 0, done.stderr
-    assert "tensorflow" in done.stdout
-    done = run("perplexity", text, "--model", DATA / "words", "--pretokenized")
-    assert done.returncode == 0, done.stderr
-    assert "10 words" in done.stdout
-
-
 # What cannot be read, in one line
 
 
@@ -158,6 +134,7 @@ INDEX, SHARD = f"{CHECKPOINT}.index", f"{CHECKPOINT}.data-00000-of-00001"
         (lambda f: flip(f / SHARD, 400), "data-00000-of-00001; lm/; checksum"),
         (lambda f: flip(f / INDEX, 100), "ckpt-3.index; 0; checksum"),
         (lambda f: flip(f / INDEX, -45), "ckpt-3.index"),
+        (lambda f: cut(f / INDEX, 1000), "ckpt-3.index; 1,000 bytes"),
         (lambda f: (f / "vocab.txt").write_text("<S>\n</S>\n<UNK>\n"), "vocab.txt; 3 words; table; 10"),
         (lambda f: (f / "vocab.txt").write_text("a\n"), "vocab.txt; <S>"),
     ],
@@ -175,14 +152,6 @@ def test_tensorflow_vocabulary_is_found_beside_what_is_none(folder):
     (folder / "vocab.txt").write_text("a\n")
     with refused("vocab.txt", "<S>", "vocab_counts.txt"):
         formats.load(folder / INDEX)
-
-
-def test_tensorflow_index_that_was_cut_is_not_taken_for_one(folder):
-    cut(folder / INDEX, 1000)
-    with refused("model.ckpt-3.index", "1,000 bytes"):
-        formats.load(folder / INDEX)
-    with refused("checkpoint index", "1,000 bytes"):
-        read_index(folder / INDEX)
 
 
 def test_tensorflow_table_of_words_without_the_words_is_named(tmp_path):
@@ -221,9 +190,7 @@ def block(entries: list[tuple[bytes, bytes]], kind: int = 0) -> bytes:
     """Keys share what they have in common with the key before."""
     body, before = b"", b""
     for key, value in entries:
-        shared = next(
-            (i for i, (a, b) in enumerate(zip(key, before, strict=False)) if a != b), min(len(key), len(before))
-        )
+        shared = len(list(takewhile(lambda two: two[0] == two[1], zip(key, before, strict=False))))
         body += varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
         before = key
     body += struct.pack("<II", 0, 1) + bytes([kind])
@@ -235,11 +202,14 @@ def masked_crc32c(data: bytes) -> int:
     return ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
+ONE = {"a": variable([1], 0, 4, 0)}
+
+
 def write(
-    folder: Path, entries: dict[str, bytes], header: bytes = b"", numbers: bytes = b"", kind: int = 0, times: int = 1
+    folder: Path, entries: dict[str, bytes], header: bytes = message((1, 1)), numbers=b"", kind=0, times=1
 ) -> Bundle:
     """A checkpoint of many blocks, read again."""
-    items = [(b"", header or message((1, 1))), *sorted((name.encode(), value) for name, value in entries.items())]
+    items = [(b"", header), *sorted((name.encode(), value) for name, value in entries.items())]
     data, index = b"", []
     for begin in range(0, len(items), 3):
         part = block(items[begin : begin + 3], kind)
@@ -257,11 +227,10 @@ def write(
 
 
 def test_bundle_of_many_blocks_and_other_types_is_read(tmp_path):
-    arrays = {
-        f"lm/layer_{i}/weight": np.arange(i + 2, dtype=kind) for i, kind in enumerate(("<f8", "<f4", "<i8", "<f2"))
-    }
+    kinds = {"<f8": 2, "<f4": 1, "<i8": 9, "<f2": 19}
+    arrays = {f"lm/layer_{kind}/weight": np.arange(number, dtype=kind) for kind, number in kinds.items()}
     entries, numbers = {}, b""
-    for (name, array), dtype in zip(arrays.items(), (2, 1, 9, 19), strict=True):
+    for (name, array), dtype in zip(arrays.items(), kinds.values(), strict=True):
         raw = array.tobytes()
         entries[name] = variable(array.shape, len(numbers), len(raw), masked_crc32c(raw), dtype)
         numbers += raw
@@ -271,22 +240,16 @@ def test_bundle_of_many_blocks_and_other_types_is_read(tmp_path):
         np.testing.assert_array_equal(bundle.read(name), array)
 
 
-def test_bundle_whose_names_grow_from_entry_to_entry_is_refused(tmp_path):
-    """Every key takes over all of the one before: together they would have the square of the file's size."""
-    entries = {"a" * (1_000 * number): variable([1], 0, 4, 0) for number in range(1, 12)}
+def test_bundle_whose_entries_would_have_the_square_of_its_size_is_refused(tmp_path):
+    """Every key takes over all of the one before; or the same blocks are named again and again."""
     with refused(".index", "11,00"):
-        write(tmp_path, entries)
-
-
-def test_bundle_whose_blocks_are_named_again_and_again_is_refused(tmp_path):
-    """The entries would have the square of the file's size."""
-    entries = {f"{number:04}": variable([1], 0, 4, 0) for number in range(300)}
+        write(tmp_path, {"a" * (1_000 * number): ONE["a"] for number in range(1, 12)})
     with refused(".index", "blocks have more bytes"):
-        write(tmp_path, entries, times=20)
+        write(tmp_path, {f"{number:04}": ONE["a"] for number in range(300)}, times=20)
 
 
 def test_bundle_whose_index_has_holes_is_refused(tmp_path):
-    write(tmp_path, {"a": variable([1], 0, 4, 0)})
+    write(tmp_path, ONE)
     index = index_of(tmp_path / "other.ckpt")
     end = index.read_bytes()[-48:]
     with index.open("r+b") as file:
@@ -314,19 +277,14 @@ def test_bundle_variable_that_cannot_be_read_is_named(tmp_path, entry, message):
         bundle.read("a")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"header": message((1, 1), (2, 1))}, "big-endian"),
-        ({"kind": 1}, "compressed; kind 1"),
-        ({"header": b"\x12\x50"}, "damaged"),
-        ({"header": b"\x0b"}, "damaged"),
-        ({"header": b"\xff" * 12}, "damaged"),
-    ],
-)
-def test_bundle_index_that_cannot_be_read_is_named(tmp_path, options, message):
-    with refused(*message.split("; ")):
-        write(tmp_path, {"a": variable([2], 0, 8, 0)}, **options)
+def test_bundle_index_that_cannot_be_read_is_named(tmp_path):
+    with refused("big-endian"):
+        write(tmp_path, ONE, message((1, 1), (2, 1)))
+    with refused("compressed", "kind 1"):
+        write(tmp_path, ONE, kind=1)
+    for header in (b"\x12\x50", b"\x0b", b"\xff" * 12):
+        with refused("damaged"):
+            write(tmp_path, ONE, header)
 
 
 def test_model_of_one_direction_is_named(folder):
