@@ -75,26 +75,6 @@ def add_options(parser: Any, *options: str | Option | list[Option]) -> None:
             parser.add_argument(flag, type=kind, default=default, metavar=value, help=about)
 
 
-def add_model(parser: Any) -> None:
-    """Adds --model."""
-    add_options(parser, "--model")
-
-
-def add_overwrite(parser: Any) -> None:
-    """Adds --overwrite, for verbs that write an output."""
-    add_options(parser, "--overwrite")
-
-
-def add_quiet(parser: Any) -> None:
-    """Adds --quiet, for verbs that show progress."""
-    add_options(parser, "--quiet")
-
-
-def add_strict(parser: Any) -> None:
-    """Adds --strict, for verbs that read other people's files."""
-    add_options(parser, "--strict")
-
-
 def add_input(parser: Any) -> None:
     """Adds the inputs and the flags that say how to read them; the last of the inputs may be the output."""
     files = "text, .conllu or .fasta (also .gz, .xz, .bz2), or - for standard input; last, the output"
@@ -150,11 +130,6 @@ def is_first_process() -> bool:
     """Returns whether this is the first process of a training; torchrun and lightning number them in variables."""
     rank = os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or ""
     return not rank.isdecimal() or int(rank) == 0
-
-
-def add_jobs(parser: Any) -> None:
-    """Adds --jobs, for verbs that run a queue."""
-    add_options(parser, "--jobs")
 
 
 def check_processes(flag: str, value: int) -> None:

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from elmo import config
-from elmo.cli.arguments import add_quiet, add_verb
+from elmo.cli.arguments import add_options, add_verb
 from elmo.cli.settings import add_settings, only_shows, recipe_and_overrides, require, resumed_folder, show
 
 GROUP = "the paper's tasks, and what layers know"
@@ -17,14 +17,17 @@ def add_verbs(verbs: Any) -> None:
     about = "train a translation model, and keep its encoder for its vectors (CoVe)"
     cove = add_verb(verbs, "cove", cove_verb, about, "elmo cove --source en.txt --target de.txt --output run/")
     add_settings(cove, lambda: ("elmo_lab.tasks.translation", "CoveConfig"), "a TOML file", "encoder.dim=600")
-    cove.add_argument("--source", metavar="TEXT", help="text (.txt, .gz, .xz, .bz2) in the language that gets vectors")
-    cove.add_argument("--target", metavar="TEXT", help="its translation, line by line")
-    cove.add_argument("--heldout-source", metavar="TEXT", help="text to measure perplexity on, to choose the epoch")
-    cove.add_argument("--heldout-target", metavar="TEXT", help="its translation, line by line")
-    cove.add_argument("--vectors", metavar="FILE", help="static word vectors in GloVe's text format (default: learned)")
-    cove.add_argument("--output", metavar="FOLDER", help="folder of the run; the encoder is FOLDER/model")
-    cove.add_argument("--resume", action="store_true", help="continue the run in FOLDER, with the same result")
-    add_quiet(cove)
+    add_options(
+        cove,
+        ("--source TEXT", "text (.txt, .gz, .xz, .bz2) in the language that gets vectors"),
+        ("--target TEXT", "its translation, line by line"),
+        ("--heldout-source TEXT", "text to measure perplexity on, to choose the epoch"),
+        ("--heldout-target TEXT", "its translation, line by line"),
+        ("--vectors FILE", "static word vectors in GloVe's text format (default: learned)"),
+        ("--output FOLDER", "folder of the run; the encoder is FOLDER/model"),
+        ("--resume", "continue the run in FOLDER, with the same result"),
+        "--quiet",
+    )
 
 
 def cove_verb(arguments: argparse.Namespace) -> None:

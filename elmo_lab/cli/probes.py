@@ -12,17 +12,13 @@ from typing import Any
 from elmo import config
 from elmo.cli.arguments import (
     BILM_HELP,
-    add_jobs,
-    add_model,
-    add_overwrite,
-    add_quiet,
-    add_strict,
+    Option,
+    add_options,
     add_verb,
     check_processes,
     print_json,
     run_in,
 )
-from elmo.cli.parser import Parser
 from elmo.cli.settings import add_settings, config_of, only_shows, recipe_and_overrides, require, resumed_folder, show
 from elmo.terminal import Counter, print_line, print_table
 from elmo_lab import RECIPES
@@ -62,46 +58,37 @@ def add_verbs(verbs: Any) -> None:
         parser = add_verb(probes, name, partial(probe_verb, name), text, f"elmo probe {name} {example}".rstrip())
         if name not in WITHOUT_SETTINGS:
             add_settings(parser, partial(config_of, point.value), "a TOML file (default: the probe's own recipe)")
-            text = "folder of a recipe's files (default: the variable ELMO_DATA)"
-            parser.add_argument("--data", metavar="FOLDER", help=text)
-            parser.add_argument("--model", metavar="MODEL", help=BILM_HELP)
-            add_strict(parser)
-        _add_own(name, parser)
-        parser.add_argument("--output", metavar="FOLDER", help="folder for record.json: the rows, and what they are of")
-        if name not in ("ablate", "efficiency"):
-            add_overwrite(parser)
-        parser.add_argument("--json", action="store_true", help="print the rows as JSON lines")
-        add_quiet(parser)
-
-
-def _add_own(name: str, parser: Parser) -> None:
-    """Adds the flags that only some probes have."""
-    match name:
-        case "senses":
-            text = "tab-separated word, sense, index, sentence (default: packaged data)"
-            parser.add_argument("--data", metavar="FILE", help=text)
-            add_model(parser)
-            states = ["reset", "echo", "warm"]  # the sentences are unrelated, so no state is carried
-            text = "LSTM state before a sentence; echo reads it twice"
-            parser.add_argument("--state", choices=states, default="reset", help=text)
-            text = "draw the uses of the first words at the top: .svg, .png, .pdf"
-            parser.add_argument("--figure", metavar="FILE", help=text)
-        case "wsd":
-            text = "continue the run in --output, with the same result"
-            parser.add_argument("--resume", action="store_true", help=text)
-        case "neighbors":
-            text = "static vectors in GloVe's text format, to compare with"
-            parser.add_argument("--vectors", metavar="FILE", help=text)
-        case "weights":
+            data = "--data FOLDER", "folder of a recipe's files (default: the variable ELMO_DATA)"
+            add_options(parser, data, ("--model MODEL", BILM_HELP), "--strict")
+        if name == "weights":
             runs = "output folders of elmo task train or elmo task compare"
             parser.add_argument("runs", nargs="+", metavar="RUN", help=runs)
-            parser.add_argument("--figure", metavar="FILE", help="draw Figure 2 of the paper: .svg or .png")
-            parser.add_argument("--dark", action="store_true", help="draw for a dark page")
-        case "ablate" | "efficiency":
-            parser.add_argument("--vectors", metavar="FILE", help="static word vectors for all runs")
-            add_jobs(parser)
+        add_options(parser, *OWN.get(name, ()))
+        add_options(parser, ("--output FOLDER", "folder for record.json: the rows, and what they are of"))
+        if name not in ("ablate", "efficiency"):
+            add_options(parser, "--overwrite")
+        add_options(parser, ("--json", "print the rows as JSON lines"), "--quiet")
 
 
+OF_QUEUES: tuple[Option | str, ...] = ("--vectors FILE", "static word vectors for all runs"), "--jobs"
+OWN: dict[str, tuple[Option | str, ...]] = {
+    "senses": (
+        ("--data FILE", "tab-separated word, sense, index, sentence (default: packaged data)"),
+        "--model",
+        # The sentences are unrelated, so no state is carried.
+        ("--state reset|echo|warm", "LSTM state before a sentence; echo reads it twice", "reset"),
+        ("--figure FILE", "draw the uses of the first words at the top: .svg, .png, .pdf"),
+    ),
+    "wsd": (("--resume", "continue the run in --output, with the same result"),),
+    "neighbors": (("--vectors FILE", "static vectors in GloVe's text format, to compare with"),),
+    "weights": (
+        ("--figure FILE", "draw Figure 2 of the paper: .svg or .png"),
+        ("--dark", "draw for a dark page"),
+    ),
+    "ablate": OF_QUEUES,
+    "efficiency": OF_QUEUES,
+}
+"""The options that only these probes have."""
 WITHOUT_SETTINGS = ("senses", "weights")
 """The probes whose few settings are all flags."""
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from elmo.cli.arguments import add_overwrite, add_verb
+from elmo.cli.arguments import add_options, add_verb
 
 GROUP = "the paper's tasks, and what layers know"
 
@@ -15,10 +15,13 @@ def add_verbs(verbs: Any) -> None:
     report = add_verb(verbs, "report", report_verb, about, "elmo report runs/ --output report.html")
     text = "folders that commands wrote, or files of their --json output"
     report.add_argument("folders", nargs="+", metavar="RUN", help=text)
-    report.add_argument("--output", metavar="PLACE", help="an .html file, or a folder for index.html")
-    report.add_argument("--markdown", metavar="FILE", help="a Markdown file; figures go to a folder beside it")
-    report.add_argument("--title", default="Results", metavar="TEXT", help="title of the page (default: Results)")
-    add_overwrite(report)
+    add_options(
+        report,
+        ("--output PLACE", "an .html file, or a folder for index.html"),
+        ("--markdown FILE", "a Markdown file; figures go to a folder beside it"),
+        ("--title TEXT", "title of the page (default: Results)", "Results"),
+        "--overwrite",
+    )
 
 
 def report_verb(arguments: argparse.Namespace) -> None:

@@ -8,11 +8,8 @@ from typing import Any
 from elmo import config
 from elmo.cli.arguments import (
     BILM_HELP,
-    add_jobs,
+    add_options,
     add_output,
-    add_overwrite,
-    add_quiet,
-    add_strict,
     add_verb,
     check_processes,
     print_json,
@@ -40,6 +37,12 @@ GROUP = "the paper's tasks, and what layers know"
 SETTINGS = ("elmo_lab.tasks.train", "TaskConfig")
 EXAMPLE = "elmo task train ner --train a.txt --dev b.txt --output run/ elmo=input"
 NETWORKS = "a trained network (run/seed-1; several form an ensemble)"
+DATA = "--data FOLDER", "folder of a recipe's files (default: the variable ELMO_DATA)"
+OF_TRAINED = (
+    ("--model MODEL", "the frozen biLM, if it has moved since training"),
+    ("--vectors FILE", "the word vectors, if they have moved since training"),
+    "--strict",
+)
 
 
 def add_verbs(verbs: Any) -> None:
@@ -58,8 +61,7 @@ def add_verbs(verbs: Any) -> None:
     sentences.add_argument("task", metavar="NAME", help="a name from elmo task list")
     sentences.add_argument("input", nargs="+", metavar="FILE", help="examples, in the task's format; last, the output")
     add_output(sentences, "the text file: distinct sentences, one per line, tokens separated by spaces")
-    add_strict(sentences)
-    add_overwrite(sentences)
+    add_options(sentences, "--strict", "--overwrite")
 
 
 def _add_train(tasks: Any) -> None:
@@ -69,17 +71,21 @@ def _add_train(tasks: Any) -> None:
     recipe = "a TOML file or a packaged recipe such as ner-wnut17"
     add_settings(train, lambda: SETTINGS, recipe, "elmo=input, which is short for inputs.elmo=input")
     train.set_defaults(settings_of=_settings)
-    for part, text in (("train", "training data"), ("dev", "data to choose the epoch"), ("test", "test data")):
-        train.add_argument(f"--{part}", metavar="FILE", help=f"{text}, in the task's format")
-    train.add_argument("--output", metavar="FOLDER", help="folder of the run: one folder per seed, and record.json")
-    train.add_argument("--data", metavar="FOLDER", help="folder of a recipe's files (default: the variable ELMO_DATA)")
-    train.add_argument("--vectors", metavar="FILE", help="static word vectors in GloVe's text format")
-    train.add_argument("--model", metavar="MODEL", help=BILM_HELP)
-    train.add_argument("--seeds", metavar="N,N", help="seeds to train, such as 1,2,3")
-    train.add_argument("--resume", action="store_true", help="continue the run in --output, with the same result")
-    train.add_argument("--json", action="store_true", help="print record.json")
-    add_strict(train)
-    add_quiet(train)
+    add_options(
+        train,
+        ("--train FILE", "training data, in the task's format"),
+        ("--dev FILE", "data to choose the epoch, in the task's format"),
+        ("--test FILE", "test data, in the task's format"),
+        ("--output FOLDER", "folder of the run: one folder per seed, and record.json"),
+        DATA,
+        ("--vectors FILE", "static word vectors in GloVe's text format"),
+        ("--model MODEL", BILM_HELP),
+        ("--seeds N,N", "seeds to train, such as 1,2,3"),
+        ("--resume", "continue the run in --output, with the same result"),
+        ("--json", "print record.json"),
+        "--strict",
+        "--quiet",
+    )
 
 
 def _settings(arguments: argparse.Namespace) -> list[Setting]:
@@ -95,9 +101,7 @@ def _add_eval(tasks: Any) -> None:
     score = add_verb(tasks, "eval", eval_verb, about, "elmo task eval run/seed-1 b.txt")
     score.add_argument("folders", nargs="+", metavar="FOLDER", help=NETWORKS)
     score.add_argument("input", help="labelled examples, in the task's format")
-    _add_trained(score)
-    score.add_argument("--json", action="store_true", help="print JSON")
-    add_quiet(score)
+    add_options(score, *OF_TRAINED, "--json", "--quiet")
 
 
 def _add_predict(tasks: Any) -> None:
@@ -106,21 +110,16 @@ def _add_predict(tasks: Any) -> None:
     examples = "then examples with or without labels, text with --text, or - for text on stdin; last, the output"
     predict.add_argument("input", nargs="+", metavar="PATH", help=f"{NETWORKS}, {examples}")
     add_output(predict, "the file to write; .jsonl has probabilities")
-    _add_trained(predict)
-    predict.add_argument("--text", action="store_true", help="the input is text, whose sentences and tokens are found")
-    text = "of text: a line is an example, tokens are separated by spaces"
-    predict.add_argument("--pretokenized", action="store_true", help=text)
-    predict.add_argument("--language", metavar="CODE", help="of text: its language (default: that of the biLM)")
-    text = "for srl: the spaCy pipeline whose verbs are the predicates"
-    predict.add_argument("--tagger", metavar="PIPELINE", help=text)
-    add_overwrite(predict)
-    add_quiet(predict)
-
-
-def _add_trained(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", metavar="MODEL", help="the frozen biLM, if it has moved since training")
-    parser.add_argument("--vectors", metavar="FILE", help="the word vectors, if they have moved since training")
-    add_strict(parser)
+    add_options(
+        predict,
+        *OF_TRAINED,
+        ("--text", "the input is text, whose sentences and tokens are found"),
+        ("--pretokenized", "of text: a line is an example, tokens are separated by spaces"),
+        ("--language CODE", "of text: its language (default: that of the biLM)"),
+        ("--tagger PIPELINE", "for srl: the spaCy pipeline whose verbs are the predicates"),
+        "--overwrite",
+        "--quiet",
+    )
 
 
 def _add_compare(tasks: Any) -> None:
@@ -130,13 +129,15 @@ def _add_compare(tasks: Any) -> None:
     compare.add_argument("queue", help="a TOML file or a packaged queue: queue, queue-ensemble, queue-squad")
     text = "folder of runs and tables; continues what it holds"
     compare.add_argument("--output", required=True, metavar="FOLDER", help=text)
-    text = "folder of the recipes' files (default: the variable ELMO_DATA)"
-    compare.add_argument("--data", metavar="FOLDER", help=text)
-    compare.add_argument("--vectors", metavar="FILE", help="static word vectors for all arms")
-    compare.add_argument("--model", metavar="MODEL", help="the biLM for arms without one of their own")
-    add_jobs(compare)
-    compare.add_argument("--table", action="store_true", help="train nothing, only tabulate finished runs")
-    add_quiet(compare)
+    add_options(
+        compare,
+        ("--data FOLDER", "folder of the recipes' files (default: the variable ELMO_DATA)"),
+        ("--vectors FILE", "static word vectors for all arms"),
+        ("--model MODEL", "the biLM for arms without one of their own"),
+        "--jobs",
+        ("--table", "train nothing, only tabulate finished runs"),
+        "--quiet",
+    )
 
 
 def list_verb(arguments: argparse.Namespace) -> None:
