@@ -31,6 +31,12 @@ STATES_HELP = (
 
 def add_verbs(verbs: Any) -> None:
     """Adds the verbs of this file."""
+    _add_embed(verbs)
+    _add_allennlp(verbs)
+    _add_types(verbs)
+
+
+def _add_embed(verbs: Any) -> None:
     about = "write the vectors of a text, sentence by sentence, or of a corpus"
     embed = add_verb(verbs, "embed", embed_verb, about, "elmo embed text.txt vectors.hdf5 --layers average")
     add_input(embed)
@@ -66,6 +72,8 @@ def add_verbs(verbs: Any) -> None:
         ("--id-column NAME", "Parquet column of ids (default: file and row number)"),
     )
 
+
+def _add_allennlp(verbs: Any) -> None:
     about = "embed with the flags and the output layout of `allennlp elmo`"
     allennlp = add_verb(verbs, "allennlp", allennlp_verb, about, "elmo allennlp sentences.txt vectors.hdf5 --all")
     allennlp.add_argument("input", help="text, one sentence per line, tokens separated by whitespace")
@@ -90,6 +98,8 @@ def add_verbs(verbs: Any) -> None:
         "--quiet",
     )
 
+
+def _add_types(verbs: Any) -> None:
     about = "write one vector per distinct word, the mean of its occurrences"
     types = add_verb(verbs, "types", types_verb, about, "elmo types text.txt words.txt")
     add_input(types)

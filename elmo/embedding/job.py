@@ -4,12 +4,14 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from elmo.disk.files import atomic_path, check_distinct, check_not_input, check_output, real_path
 from elmo.embedding.embedder import Embedder
@@ -21,7 +23,7 @@ from elmo.errors import InputError, path_of
 from elmo.text import corpus, opening
 from elmo.text.given import check_outer, no_text, place_of
 from elmo.text.irregular import IrregularPlaces
-from elmo.text.records import Kind, kind_of, read_records
+from elmo.text.records import Kind, TextRecord, kind_of, read_records
 from elmo.text.tokenizer import WHITESPACE, Tokenizer
 from elmo.types import Dtype
 
@@ -82,22 +84,13 @@ def embed_file(
     rows, tokens_seen, last, is_by_line = 0, 0, None, True
     with ExitStack() as stack:
         # The index is the first context and so ends last: if the disk is full, no index is left without its vectors.
-        described = None
-        if index is not None:
-            temporary = stack.enter_context(atomic_path(Path(index), overwrite))
-            described = stack.enter_context(temporary.open("w", encoding="utf-8", newline="\n"))
-        if resume:
-            parts = written_in_parts(embedder, records, output, overwrite, layers, pool, dtype)
-            writer, embedded = stack.enter_context(parts)
-        else:
-            writer = stack.enter_context(write_vectors(output, dtype, overwrite))
-            embedded = embedder.embed_items(records, attrgetter("tokens"), layers, pool)
+        note = None if index is None else stack.enter_context(_open_index(Path(index), overwrite))
+        begin = written_in_parts if resume else _written
+        writer, embedded = stack.enter_context(begin(embedder, records, output, overwrite, layers, pool, dtype))
         for record, vectors in embedded:
             writer.append(record.text, record.tokens, vectors)
-            if described is not None:
-                entry = {"row": rows, "line": record.line, "start": record.start, "text": record.text}
-                entry |= {"tokens": record.tokens, "offsets": record.offsets}
-                described.write(f"{json.dumps(entry)}\n")
+            if note is not None:
+                note(rows, record)
             rows, tokens_seen, last = rows + 1, tokens_seen + len(record.tokens), record.line
             is_by_line = is_by_line and last in (None, rows)
             del record, vectors  # frees the vectors of a long line before the next ones are made
@@ -106,6 +99,34 @@ def embed_file(
         if not rows:
             raise InputError(f"{source}: has no sentences; text is expected")
     return EmbeddedFile(named_output, rows, tokens_seen, None if is_by_line else last)
+
+
+@contextmanager
+def _written(
+    embedder: Embedder,
+    records: Iterator[TextRecord],
+    output: Path,
+    overwrite: bool,
+    layers: Layers,
+    pool: Pool | None,
+    dtype: Dtype,
+) -> Iterator[tuple[Any, Iterator[tuple[TextRecord, np.ndarray]]]]:
+    """Yields the writer of the output, and the records with their vectors."""
+    with write_vectors(output, dtype, overwrite) as writer:
+        yield writer, embedder.embed_items(records, attrgetter("tokens"), layers, pool)
+
+
+@contextmanager
+def _open_index(path: Path, overwrite: bool) -> Iterator[Callable[[int, TextRecord], None]]:
+    """Yields a function that writes the entry of a row."""
+    with atomic_path(path, overwrite) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+
+        def note(row: int, record: TextRecord) -> None:
+            entry = {"row": row, "line": record.line, "start": record.start, "text": record.text}
+            entry |= {"tokens": record.tokens, "offsets": record.offsets}
+            file.write(f"{json.dumps(entry)}\n")
+
+        yield note
 
 
 def _check_outputs(source: Any, output: Path, index: str | Path | None, overwrite: bool, resume: bool) -> None:

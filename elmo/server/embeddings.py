@@ -1,6 +1,7 @@
 """The routes that give vectors: /vectors, and those of text-embeddings-inference for existing clients."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from starlette.requests import Request
@@ -40,8 +41,8 @@ def routes(service: Service) -> list[Route]:
 
     async def embed_all(request: Request, body: bodies.EmbedAll) -> Response:
         """One vector per token, as in text-embeddings-inference."""
-        kind = BatchKind(service.config.layers, None)
-        _, found = await service.embedded(input_texts(body.inputs), kind, body.truncate, body.truncation_direction)
+        texts, kind = input_texts(body.inputs), BatchKind(service.config.layers, None)
+        _, found = await service.embedded(texts, kind, body.truncate, body.truncation_direction)
         return await service.written(request, json_response, found)
 
     async def similarity(request: Request, body: bodies.Similarity) -> Response:
@@ -49,8 +50,8 @@ def routes(service: Service) -> list[Route]:
         given = body.parameters or bodies.SimilarityParameters()
         inputs = [body.inputs.source_sentence, *body.inputs.sentences]
         _, found = await service.embedded(inputs, service.pooled, given.truncate, given.truncation_direction)
-        cosines = cosine_similarities(found[0], np.array(found[1:]))
-        return await service.written(request, json_response, cosines.tolist())
+        cosines = cosine_similarities(found[0], np.array(found[1:])).tolist()
+        return await service.written(request, json_response, cosines)
 
     async def root(request: Request, body: bodies.Root) -> Response:
         """Answers like /embed, or like /similarity for its inputs: Hugging Face's clients send their requests here."""
@@ -67,22 +68,7 @@ def routes(service: Service) -> list[Route]:
 
     async def info(request: Request) -> Response:
         """The model and the limits, with the names of text-embeddings-inference and more."""
-        config, embedder = service.config, service.embedder
-        about = {
-            "model_id": service.name,
-            "model_sha": service.card["sha256"],
-            "model_dtype": embedder.precision,
-            "model_type": {"embedding": {"pooling": config.pool}},
-            "max_concurrent_requests": config.most_requests,
-            "max_input_length": config.most_tokens,
-            "max_batch_tokens": embedder.batch_tokens,
-            "max_client_batch_size": config.most_sentences,
-            "auto_truncate": False,
-            "tokenization_workers": 1,
-            "version": __version__,
-            "elmo": service.facts,
-        }
-        return json_response(about)
+        return json_response(_about(service))
 
     return [
         Route("POST", "/vectors", vectors, bodies.Vectors, TYPES),
@@ -93,6 +79,25 @@ def routes(service: Service) -> list[Route]:
         Route("POST", "/", root, bodies.Root),
         Route("GET", "/info", info),
     ]
+
+
+def _about(service: Service) -> dict[str, Any]:
+    """Returns what `/info` says."""
+    config, embedder = service.config, service.embedder
+    return {
+        "model_id": service.name,
+        "model_sha": service.card["sha256"],
+        "model_dtype": embedder.precision,
+        "model_type": {"embedding": {"pooling": config.pool}},
+        "max_concurrent_requests": config.most_requests,
+        "max_input_length": config.most_tokens,
+        "max_batch_tokens": embedder.batch_tokens,
+        "max_client_batch_size": config.most_sentences,
+        "auto_truncate": False,
+        "tokenization_workers": 1,
+        "version": __version__,
+        "elmo": service.facts,
+    }
 
 
 def input_texts(given: str | Sequence[str | list[int]]) -> list[str]:

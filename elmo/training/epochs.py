@@ -120,31 +120,8 @@ def fit_epochs(
     to `folder/model.safetensors`. Raises RunStopped after a checkpoint if a signal asked to stop.
     """
     optimizer = _optimizer([p for p in model.parameters() if p.requires_grad], frozenset(undecayed), config)
-    state, checkpoints = EpochState(config.lr), folder / "checkpoints"
-    if (checkpoint := newest_checkpoint(checkpoints)) is not None:
-        _, progress = load_checkpoint(checkpoint, fabric, model, optimizer)
-        assert progress.position is not None
-        state = EpochState(**progress.position)
-        if (checkpoint / BEST_SO_FAR).is_file():  # the run's own file may be that of an epoch after the checkpoint
-            write_run_file(folder / BEST, (checkpoint / BEST_SO_FAR).read_bytes())
-    saved = time.monotonic()
-
-    def save_if_due(must_stop: bool) -> None:
-        """Writes a checkpoint if one is due or the run must stop; in the latter case raises RunStopped."""
-        nonlocal saved
-        is_due = not state.stopped and time.monotonic() - saved >= 60 * config.checkpoint_minutes
-        if not (is_due or must_stop):
-            return
-        progress = RankProgress(state.step, dataclasses.asdict(state))
-        best = folder / BEST if state.best_epoch else None
-        save_checkpoint(checkpoints, fabric, model, optimizer, (), progress, best=best)
-        saved = time.monotonic()
-        if must_stop:
-            raise RunStopped(
-                f"{folder}: stopped after step {state.step}, with a checkpoint; to continue, run the command again,"
-                " with --resume if it has that"
-            )
-
+    state = _begin(fabric, model, optimizer, folder, config)
+    saver = _Saver(fabric, model, optimizer, folder / "checkpoints", config.checkpoint_minutes)
     total = config.epochs * len(batches_of(0))
     # The line of an unfinished epoch is written again, even if all its steps were done.
     with (
@@ -157,7 +134,7 @@ def fit_epochs(
                     state = replace(state, rate=config.lr * max(0.0, 1 - state.step / total))
                 state = _step(model, optimizer, loss_of, batch, config, seed, state)
                 monitor.advance(state.step)
-                save_if_due(must_stop() and not state.stopped)  # an ended run is scored first
+                saver.save_if_due(state, must_stop() and not state.stopped)  # an ended run is scored first
                 if state.stopped:
                     break
             began = time.monotonic()
@@ -172,8 +149,21 @@ def fit_epochs(
                 weights = {name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}
                 write_run_file(folder / BEST, save(weights))
             state = replace(state, seconds=state.seconds + time.monotonic() - began)
-            save_if_due(must_stop())
+            saver.save_if_due(state, must_stop())
     return state
+
+
+def _begin(
+    fabric: Fabric, model: nn.Module, optimizer: torch.optim.Optimizer, folder: Path, config: EpochConfig
+) -> EpochState:
+    checkpoint = newest_checkpoint(folder / "checkpoints")
+    if checkpoint is None:
+        return EpochState(config.lr)
+    _, progress = load_checkpoint(checkpoint, fabric, model, optimizer)
+    assert progress.position is not None
+    if (checkpoint / BEST_SO_FAR).is_file():  # the run's own file may be that of an epoch after the checkpoint
+        write_run_file(folder / BEST, (checkpoint / BEST_SO_FAR).read_bytes())
+    return EpochState(**progress.position)
 
 
 def _step(
@@ -231,8 +221,11 @@ def next_epoch(state: EpochState, score: float, config: EpochConfig) -> EpochSta
     since_decay = 0 if is_best else state.since_decay + 1
     falls = config.schedule == "plateau" and 0 < config.decay_patience <= since_decay
     best_epoch = epoch if is_best else state.best_epoch
-    waited = config.patience and epoch - best_epoch >= config.patience
-    stopped = state.stopped or ("patience" if waited else "epochs" if epoch >= config.epochs else "")
+    stopped = state.stopped
+    if config.patience and epoch - best_epoch >= config.patience:
+        stopped = stopped or "patience"
+    if epoch >= config.epochs:
+        stopped = stopped or "epochs"
     return replace(
         state,
         rate=state.rate * config.decay if falls else state.rate,
@@ -244,6 +237,31 @@ def next_epoch(state: EpochState, score: float, config: EpochConfig) -> EpochSta
         since_decay=0 if falls else since_decay,
         stopped=stopped,
     )
+
+
+class _Saver:
+    """Writes a checkpoint every few minutes."""
+
+    def __init__(
+        self, fabric: Fabric, model: nn.Module, optimizer: torch.optim.Optimizer, folder: Path, minutes: float
+    ) -> None:
+        self._fabric, self._model, self._optimizer, self._folder = fabric, model, optimizer, folder
+        self._interval, self._saved = 60 * minutes, time.monotonic()
+
+    def save_if_due(self, state: EpochState, must_stop: bool) -> None:
+        """Writes a checkpoint if one is due or the run must stop; in the latter case raises RunStopped."""
+        is_due = not state.stopped and time.monotonic() - self._saved >= self._interval
+        if not (is_due or must_stop):
+            return
+        progress = RankProgress(state.step, dataclasses.asdict(state))
+        best = self._folder.parent / BEST if state.best_epoch else None
+        save_checkpoint(self._folder, self._fabric, self._model, self._optimizer, (), progress, best=best)
+        self._saved = time.monotonic()
+        if must_stop:
+            raise RunStopped(
+                f"{self._folder.parent}: stopped after step {state.step}, with a checkpoint; to continue, run the"
+                " command again, with --resume if it has that"
+            )
 
 
 def _optimizer(

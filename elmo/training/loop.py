@@ -206,10 +206,9 @@ def fit(
             monitor.advance(done)
             if done % config.log_steps == 0 or done == total_steps:
                 steps.check()
-                mean: Any = fabric.all_reduce(torch.stack(losses).mean(), reduce_op="mean")
-                numbers = {"tokens": done * tokens_a_step, "loss": float(mean), "norm": float(norm), "lr": rate}
-                # What waits for the GPU comes before the time.
+                mean = _average(fabric, torch.stack(losses).mean())  # waits for the GPU, and so comes before the time
                 speed = round((done - since_step) * tokens_a_step / (time.perf_counter() - since))
+                numbers = {"tokens": done * tokens_a_step, "loss": mean, "norm": float(norm), "lr": rate}
                 monitor.record(done, numbers | {"tokens_per_s": speed})
                 losses = []
             if done % config.evaluate_steps == 0 or done == total_steps:
@@ -239,8 +238,13 @@ def fit(
 def _save(folder: Path, training: Training[B], steps: Stepper, done: int, losses: Sequence[Tensor]) -> None:
     """Writes a checkpoint after step `done`; `losses` are those since the last line of metrics."""
     progress = RankProgress(done, steps.position(), [float(loss) for loss in losses])
-    made = training.fabric, training.model, training.optimizer
-    save_checkpoint(folder, *made, steps.carried, progress, training.shards)
+    of = training.model, training.optimizer, steps.carried, progress, training.shards
+    save_checkpoint(folder, training.fabric, *of)
+
+
+def _average(fabric: Fabric, loss: Tensor) -> float:
+    """Returns the mean over all processes."""
+    return float(fabric.all_reduce(loss, reduce_op="mean"))  # type: ignore[arg-type]
 
 
 def _is_due(config: LoopConfig, done: int, total_steps: int, saved_step: int, saved_at: float) -> bool:
