@@ -29,7 +29,8 @@ VERBS = "elmo.verbs"
 
 Each names a module with `add_verbs` and `GROUP`, the heading of its verbs in `elmo --help`.
 """
-LONGEST_LINE = 2000  # the most characters of an error or a warning
+LONGEST_LINE = 2000
+"""The most characters of an error or a warning."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

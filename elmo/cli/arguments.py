@@ -23,7 +23,10 @@ LAYERS_HELP = "all, concat, average, sum, top, layers such as 1 or 0,2, or a mix
 
 
 def add_verb(verbs: Any, name: str, run: Callable[..., None] | None, text: str, example: str = "") -> Parser:
-    """Adds a verb, the function that runs it (None for a verb with subcommands), and a command line as an example."""
+    """Adds a verb and the function that runs it; `run` is None for a verb with subcommands.
+
+    `example` is a command line.
+    """
     parser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     parser.set_defaults(parser=parser)
     parser.example = example
@@ -89,7 +92,10 @@ def add_output(parser: Any, text: str) -> None:
 
 
 def take_output(arguments: argparse.Namespace, most: int | None = None) -> None:
-    """Moves the last input to `output`, unless that is given. Raises InputError for no input, or more than `most`."""
+    """Moves the last of `arguments.input` to `arguments.output`, unless --output names it.
+
+    Raises InputError if nothing is left, or more than `most` inputs.
+    """
     if arguments.output is None:
         if len(arguments.input) < 2:
             raise InputError(f"the output is missing; name it after {arguments.input[0]}, or as --output")

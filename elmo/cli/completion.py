@@ -8,7 +8,8 @@ from elmo.errors import InputError, pip_line
 
 GROUP = "in the browser, and for other programs"
 
-PUBLISHED = "pull"  # the verb whose arguments are names of published models
+PUBLISHED = "pull"
+"""The verb whose arguments are names of published models."""
 
 
 def add_verbs(verbs: Any) -> None:

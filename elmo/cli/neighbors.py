@@ -150,7 +150,10 @@ def neighbors_verb(arguments: argparse.Namespace) -> None:
 
 
 def _given(arguments: argparse.Namespace, text: Any) -> tuple[tuple[str, ...], int] | None:
-    """Returns the tokens of the sentence, split by `text`, and the index of --word in it; None without a sentence."""
+    """Returns the tokens of the sentence and the index of --word in it; None if no sentence is given.
+
+    `text` has the settings that split it.
+    """
     from elmo.search import nearest
     from elmo.text.tokenizer import WHITESPACE
 
@@ -299,7 +302,10 @@ def print_neighbors(
     what: str = "occurrence",
     places: Sequence[Any] | None = None,
 ) -> None:
-    """Prints each query in its context, with its place if known; below, its neighbours, or `no other {what}`."""
+    """Prints each query in its context and, below it, its neighbours, or a line that there is no other `what`.
+
+    Behind each is the place of its token, if it is known; `places` are those of the queries.
+    """
     for (sentence, index), neighbors, place in zip(queries, found, places or [""] * len(queries), strict=True):
         print(_placed(sentence, index, place))
         for neighbor in neighbors:

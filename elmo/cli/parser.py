@@ -15,7 +15,10 @@ GROUPS = ("text to vectors", "similar uses", "a language model", "models", "in t
 
 
 class Parser(argparse.ArgumentParser):
-    """Suggests the word that was meant. `settings` gives the help of a verb's settings, `home` their dataclass."""
+    """Suggests the word that was probably meant. `settings` returns the lines on a verb's settings for its help.
+
+    `home` finds the module and the name of the dataclass of these settings, or returns None if there is none.
+    """
 
     group = ""
     example = ""

@@ -14,7 +14,8 @@ from elmo.errors import InputError
 GROUP = "in the browser, and for other programs"
 
 KEY = "ELMO_API_KEY"
-MOST_KEY = 10_000  # the most bytes of a file with a key
+MOST_KEY = 10_000
+"""The most bytes of a file with a key."""
 LIMITS = {
     "wait": ("S", "seconds to wait for more requests in a batch (default: 0.005)"),
     "timeout": ("S", "seconds until a request fails (default: 60)"),

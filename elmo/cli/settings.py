@@ -89,7 +89,10 @@ def _class(module: str, name: str) -> tuple[str, list[ast.stmt]] | None:
 
 
 def config_of(entry_point: str, keyword: str = "config") -> tuple[str, str] | None:
-    """Returns the module and name of the class that the call at `module:NAME` takes as `keyword`; None for no call."""
+    """Finds the settings of an entry point, `module:NAME`: the class that NAME's call takes as its argument `config`.
+
+    Returns the module and name of the class, or None if the source has no such call.
+    """
     module, _, name = entry_point.partition(":")
     for node in _tree(module).body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and ast.unparse(node.targets[0]) == name:

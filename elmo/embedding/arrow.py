@@ -28,11 +28,15 @@ RecordBatch = Any
 """pyarrow's `RecordBatch`. The package (extra `store`) is imported only where it is needed."""
 
 ROW_BYTES = 1_000_000
-ROW_TOKENS = 10_000  # the most tokens of a row, since its array must fit in memory; a longer row is hardly a text
-BATCH_BYTES = 16_000_000  # the approximate size of a batch's vectors and tokens
-TOKEN_BYTES = 64  # the memory of a short token in a list: Python's string and its entry in the list
+ROW_TOKENS = 10_000
+"""The most tokens of a row, since its array must fit in memory; a longer row is hardly a text."""
+BATCH_BYTES = 16_000_000
+"""The approximate size of a batch's vectors and tokens."""
+TOKEN_BYTES = 64
+"""The memory of a short token in a list: Python's string and its entry in the list."""
 BEGIN_BYTES = 80
-Row = tuple[Any, SplitText, np.ndarray]  # a row's id, text and vectors
+Row = tuple[Any, SplitText, np.ndarray]
+"""A row's id, text and vectors."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ Item = TypeVar("Item")
 
 BATCHES_OF_A_CHUNK = 8
 MEMORY, GPU_MEMORY = 160_000_000, 1_000_000_000
-MOST_TOKENS = 8192  # the most tokens of a batch by default; larger batches are no faster
+MOST_TOKENS = 8192
+"""The most tokens of a batch by default; larger batches are no faster."""
 MOST_CHARACTERS = 1000
 """The most characters per token of a chunk, on average. No text has as many: this bounds the memory for other input."""
 

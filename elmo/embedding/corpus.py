@@ -231,7 +231,10 @@ def open_worker(
 
 
 def examine_model(settings: Settings) -> tuple[Model, str, TextConfig]:
-    """Returns the model, its hash, and how text is split for it. Raises InputError if it lacks layers or memory."""
+    """Returns the model, its content hash, and how text is split for it.
+
+    Raises the errors of `elmo.formats.load`, and InputError if the model lacks the layers or needs more memory.
+    """
     model = formats.load(settings.model, settings.weights)
     layer_selector(settings.layers, model.config.lstm.n_layers + 1)
     if settings.memory is not None:
@@ -242,7 +245,10 @@ def examine_model(settings: Settings) -> tuple[Model, str, TextConfig]:
 def load_embedder(
     settings: Settings, sha256: str | None = None, device: str | None = None, opened: list[Model] | None = None
 ) -> tuple[Embedder, Tokenizer]:
-    """Returns embedder and tokenizer of the model, which `opened` may hold. Raises InputError for another sha256."""
+    """Returns an embedder with the model, which is opened unless it is in `opened`, and its tokenizer.
+
+    Raises InputError if the model's hash is not `sha256`.
+    """
     model = opened.pop() if opened else formats.load(settings.model, settings.weights)
     if sha256 and opened is None and (found := formats.content_hash(model)) != sha256:
         raise InputError(

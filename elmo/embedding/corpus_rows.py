@@ -131,7 +131,10 @@ def filesystem(address: str) -> tuple[Any, str]:
 
 
 def plan_parts(files: Sequence[str], part_rows: int, columns: Columns) -> list[Part]:
-    """Returns the parts of all files. Raises InputError for a damaged file, one without a column, and no row at all."""
+    """Returns the parts of all files, each of `part_rows` rows except the last part of a file.
+
+    Raises InputError if a file is damaged or lacks a column, or if there is no row at all.
+    """
     parts: list[Part] = []
     for file in files:
         begins = _parquet_begins if _is_parquet(file) else _text_begins

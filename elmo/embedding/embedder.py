@@ -153,7 +153,10 @@ class Embedder:
 
     @classmethod
     def load(cls, path: str | Path | None = None, *, weights: str | Path | None = None, **options: Any) -> "Embedder":
-        """Returns the embedder of a model; `path` and `weights` are those of `formats.load`, `options` the class's."""
+        """Returns an embedder with the model at `path` (see `elmo.formats.load`); `options` are those of the class.
+
+        `weights` names the weights of an options file if they are elsewhere.
+        """
         known = signature(Embedder.__init__).parameters.keys() - {"self", "bilm", "text", "vocabulary", "release"}
         for name in sorted(options.keys() - known):
             meant = did_you_mean(name, known) or f"; it has {', '.join(sorted(known))}"
@@ -162,7 +165,10 @@ class Embedder:
 
     @classmethod
     def of(cls, model: formats.Model, *, release: bool = False, **options: Any) -> "Embedder":
-        """Returns an embedder with a loaded model, which `release` makes unusable; `options` are those of the class."""
+        """Returns an embedder with a model that is loaded already; `options` are those of the class.
+
+        With `release`, the weights of `model` are freed, too, so it cannot be used any more.
+        """
         bilm = model.bilm()
         if release:
             model.weights.clear()
@@ -253,7 +259,10 @@ class Embedder:
         return found
 
     def embed_stream(self, sentences: Any, layers: Layers = "all", pool: Pool | None = None) -> Iterator[np.ndarray]:
-        """Yields the arrays of `embed` one at a time, in order, at constant memory; some sentences are read ahead."""
+        """Yields the arrays of `embed` one at a time and in order, for any number of sentences, at constant memory.
+
+        Some sentences are read ahead, so that batches have sentences of similar length.
+        """
         select, shape = layer_selector(layers, self.n_layers), vector_shaper(layers, pool)
         are_texts, rows = told_apart(sentences)
         alone = self._independent

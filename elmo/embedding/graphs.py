@@ -23,8 +23,10 @@ from elmo.types import LstmState
 
 ROWS = (1, 4, 16, 64, 128, 256, 384, 512)
 STEPS = (4, 8, 16, 24, 32)
-MOST_TOKENS = 8192  # the most rows times steps of a graph
-WORDS, CHARACTERS = 32, (16, 32)  # the words that a graph encodes, and the numbers of their characters
+MOST_TOKENS = 8192
+"""The most rows times steps of a graph."""
+WORDS, CHARACTERS = 32, (16, 32)
+"""The words that a graph encodes, and the numbers of their characters."""
 
 
 @dataclass(frozen=True)

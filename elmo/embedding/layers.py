@@ -18,7 +18,8 @@ from elmo.errors import InputError, did_you_mean, is_whole, shown
 Layers = str | int | Sequence[int] | Sequence[float]
 Selection = Callable[[Float[Tensor, "N B T D"]], Tensor]
 MIX = "mix="
-LARGEST_WEIGHT = 1e30  # the largest weight of a mix; with one near the limit of 32 bits, vectors would be infinite
+LARGEST_WEIGHT = 1e30
+"""The largest weight of a mix; with one near the limit of 32 bits, vectors would be infinite."""
 NAMES = ("all", "average", "sum", "top", "concat")
 CHOICES = (
     "'all', 'average', 'sum', 'top', 'concat', a number from 0 to {last} (-1 is the top), a list of such numbers, or a"

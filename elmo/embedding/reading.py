@@ -28,7 +28,8 @@ from elmo.types import LstmState
 Sentence = Sequence[str]
 MOST_STEPS = 256
 """The most steps between two interruptions: a step of one long sentence takes almost as long as one of many rows."""
-MOST_BYTES_ON_GPU = 1 << 30  # the most bytes of vectors that a GPU keeps until all sentences are read
+MOST_BYTES_ON_GPU = 1 << 30
+"""The most bytes of vectors that a GPU keeps until all sentences are read."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,10 @@ def read_independent(
 
 
 def _pack(counts: Sequence[int], max_rows: int, twice: bool) -> list[list[int]]:
-    """Puts each sentence of so many tokens, longest first, into the shortest row; the longest row comes first."""
+    """Puts each sentence, longest first, into the shortest row; returns the numbers of each, the longest row first.
+
+    `counts` are the numbers of their tokens.
+    """
     rows: list[list[int]] = [[] for _ in range(min(max_rows, len(counts)))]
     steps = [(0, row) for row in range(len(rows))]
     for number in sorted(range(len(counts)), key=lambda number: -counts[number]):

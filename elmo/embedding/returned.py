@@ -32,7 +32,10 @@ def returned_vectors(arrays: Iterable[np.ndarray], given: Any, pool: Pool | None
 
 
 def _frame(arrays: Iterable[np.ndarray], given: Any, pool: Pool | None) -> Any:
-    """A data frame of tokens, or of texts if pooled; a text's name is its index in the given column, or its number."""
+    """A data frame with rows (text, sentence, token, start, end, vector) or, if pooled, (text, vector).
+
+    The column `text` of a token names its text by the index of the given column, or by the text's number.
+    """
     try:
         import pandas
     except ImportError as error:
@@ -64,7 +67,10 @@ def _rows(name: Any, vectors: np.ndarray, given: Any) -> Iterator[tuple[Any, ...
 
 
 def cosine_similarities(a: Float[np.ndarray, "*A D"], b: Float[np.ndarray, "*B D"]) -> Any:
-    """Returns cosines: a float for one vector and one, else (A, B), (A,) or (B,). The cosine of a zero vector is 0."""
+    """Returns the cosines between vectors: a float for one and one, else (A, B), (A,) or (B,).
+
+    The cosine of a zero vector with any other is 0.
+    """
     a, b = (each if each.size else each.reshape(0, other.shape[-1]) for each, other in ((a, b), (b, a)))
     if max(a.ndim, b.ndim) > 2 or a.shape[-1] != b.shape[-1]:
         raise InputError(

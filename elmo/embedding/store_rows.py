@@ -10,11 +10,15 @@ import numpy as np
 from elmo.errors import Failure, InputError, is_whole, shown
 from elmo.text.characters import is_utf8
 
-NUMBERS_AT_ONCE = 1 << 22  # a long row is converted in pieces, so there is no second whole copy of it
+NUMBERS_AT_ONCE = 1 << 22
+"""A long row is converted in pieces, so there is no second whole copy of it."""
 
 
 def as_stored(numbers: np.ndarray, dtype: np.dtype, remedy: str = "store float32") -> np.ndarray:
-    """Converts numbers to a file's type. Raises InputError, with the remedy, beyond its range, Failure for NaN."""
+    """Converts numbers to the type of a file.
+
+    Raises InputError, with the remedy, if a number is outside its range, and Failure if a number is not finite.
+    """
     with np.errstate(over="ignore"):
         stored = numbers.astype(dtype, order="C", copy=False)
     if not np.isfinite(stored).all():

@@ -39,7 +39,10 @@ class SplitText:
         return [end for _, end in self.sentences]
 
     def part(self, token: int) -> tuple[tuple[str, ...], int]:
-        """Returns the sentence that has a token, and the token's place in it. Raises InputError if there is none."""
+        """Returns the tokens of the sentence that has a token, and the token's place in it.
+
+        Raises InputError if there is no such token.
+        """
         for first, last in self.sentences:
             if first <= token < last:
                 return self.tokens[first:last], token - first
@@ -118,7 +121,10 @@ class TextVectors(np.ndarray):
         return self.split.sentences
 
     def word(self, word: str, occurrence: int = 0) -> np.ndarray:
-        """Returns a word's vector, (D,) or (N, D), at its `occurrence` from 0. Raises InputError without such a one."""
+        """Returns the vector of a word, (D,) or (N, D). `occurrence` counts its occurrences among the tokens from 0.
+
+        Raises InputError if the text does not have that occurrence.
+        """
         if self.is_pooled:
             raise InputError("the tokens are pooled into one vector; embed the text without pool to have each word's")
         if not isinstance(word, str):

@@ -20,13 +20,17 @@ from elmo.text.normalization import respell_before
 from elmo.text.vocabulary import Vocabulary
 
 CACHE_BYTES = 32_000_000
-Encode = Callable[[Sequence[str]], np.ndarray]  # a function from words to their rows (W, C) in `Batch.char_ids`
+Encode = Callable[[Sequence[str]], np.ndarray]
+"""A function from words to their rows (W, C) in `Batch.char_ids`."""
 
 
 def word_encoder(
     config: BiLMConfig, vocabulary: Vocabulary | Lexicon | None, normalize: tuple[str, ...] = ()
 ) -> Encode:
-    """Returns the function from words, respelled by the steps `normalize` of `TextConfig`, to the ids of a model."""
+    """Returns the function that turns words into a model's ids: of bytes, of a vocabulary, or of words and characters.
+
+    `normalize` names the steps to the spelling that the model reads, as in `TextConfig`.
+    """
     if config.word_cnn is not None:
         if not isinstance(vocabulary, Lexicon):
             raise InputError("the model reads words and characters as ids in a lexicon, but no lexicon is given")

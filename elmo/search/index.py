@@ -33,9 +33,12 @@ from elmo.text.records import Place, TextRecord, as_records
 
 FILES = RECORD, f"{tables.OCCURRENCES}.lance", f"{tables.SENTENCES}.lance"
 PART = ".part"
-CHUNK_TOKENS = 16_384  # the least number of tokens in a chunk of sentences that is written at once
-SPARE = 10  # the number of extra neighbours to search for, since LanceDB rounds the query to the stored type
-REFINE = 10  # the number of tokens taken from the graph, and compared as stored, for each requested neighbour
+CHUNK_TOKENS = 16_384
+"""The least number of tokens in a chunk of sentences that is written at once."""
+SPARE = 10
+"""The number of extra neighbours to search for, since LanceDB rounds the query to the stored type."""
+REFINE = 10
+"""The number of tokens taken from the graph, and compared as stored, for each requested neighbour."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +189,10 @@ class Index:
         ], count
 
     def uses(self, word: str, most: int) -> tuple[list[Use], int]:
-        """Returns at most `most` occurrences of `word` without vectors, evenly over the text, and the number of all."""
+        """Returns occurrences of `word` as spelled, without vectors, in text order, and their number.
+
+        If there are more than `most`, they are taken evenly over the text.
+        """
         rows, count = self._rows(word, most)
         return self._uses(rows), count
 

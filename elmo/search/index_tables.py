@@ -22,10 +22,12 @@ from elmo.text.records import Place, TextRecord
 Step = Callable[[str], AbstractContextManager[object]]
 """A function that takes the name of a step, and returns a context in which it is done."""
 OCCURRENCES, SENTENCES = "occurrences", "sentences"
-EXACT_MOST = 10_000  # the most candidates that are compared one by one
+EXACT_MOST = 10_000
+"""The most candidates that are compared one by one."""
 PARTITION = 1 << 18
 """The approximate number of tokens in a graph, which is in memory while it is built. All graphs are searched."""
-EF_CONSTRUCTION = 150  # the number of candidates that are considered as a new token's neighbours in the graph
+EF_CONSTRUCTION = 150
+"""The number of candidates that are considered as a new token's neighbours in the graph."""
 
 
 def import_lancedb() -> Any:

@@ -25,8 +25,10 @@ from elmo.text.records import Place, TextRecord, as_records
 from elmo.text.tokenizer import Tokenizer, split_at_spaces
 from elmo.text.word_vectors import read_entries
 
-CHUNK = 256  # the number of sentences whose vectors are in memory at a time
-STATIC_CHUNK = 10_000  # the number of static vectors that are in memory at a time
+CHUNK = 256
+"""The number of sentences whose vectors are in memory at a time."""
+STATIC_CHUNK = 10_000
+"""The number of static vectors that are in memory at a time."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,10 @@ class QueryResult:
 
 
 def find_occurrences(sentences: Iterable[Sequence[str] | TextRecord], word: str) -> list[tuple[int, int]]:
-    """Returns every (sentence index, token index) of `word` as spelled. Raises InputError for an unsplit text."""
+    """Returns every (sentence index, token index) of `word` with the same spelling, in text order.
+
+    `sentences` are those of `search`. Raises InputError for a text, which is not split here.
+    """
     records = enumerate(as_records(sentences))
     return [(s, t) for s, record in records for t, token in enumerate(record.tokens) if token == word]
 

@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".svg", ".png", ".pdf")
 MOST_USES = 200
-NAMED = 20  # the most uses in a picture that shows the words of each use beside its point
-CONTEXT = 12  # the characters on either side of the word that are shown beside a point
+NAMED = 20
+"""The most uses in a picture that shows the words of each use beside its point."""
+CONTEXT = 12
+"""The characters on either side of the word that are shown beside a point."""
 COLUMNS = 4
-PANEL = 4.2  # the width and height of a panel, in inches
+PANEL = 4.2
+"""The width and height of a panel, in inches."""
 
 
 @dataclass(frozen=True)

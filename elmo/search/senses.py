@@ -23,9 +23,11 @@ from elmo.text.tokenizer import split_at_spaces
 
 VERSION = "1"
 COLUMNS = ("word", "sense", "index", "sentence")
-WITH_FORM = (*COLUMNS, "form")  # the columns of a file whose words have other forms in the sentences
+WITH_FORM = (*COLUMNS, "form")
+"""The columns of a file whose words have other forms in the sentences."""
 MOST_PANELS = 12
-TIE = 1e-6  # the difference below which cosines are equal: the same vector from two batches differs in its last bits
+TIE = 1e-6
+"""The difference below which cosines are equal: the same vector from two batches differs in its last bits."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,10 @@ class SenseRow:
 
 
 def read_occurrences(path: str | Path) -> list[Occurrence]:
-    """Reads the occurrences of a TSV file with the header `COLUMNS` or `WITH_FORM`. Raises InputError with the line."""
+    """Reads the labelled occurrences of a TSV file with a header line: `COLUMNS`, or `WITH_FORM`.
+
+    Raises InputError with the line if it is invalid.
+    """
     lines = numbered_lines(path_of("the file of senses", path))
     _, head = next(lines, (1, ""))
     columns = tuple(head.split("\t"))

@@ -50,7 +50,10 @@ def batch_to_ids(sentences: Iterable[Iterable[str]]) -> Int[Tensor, "B T 50"]:
 
 
 def by_length(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
-    """Returns indices of sentences of similar length in batches of up to `token_budget` padded tokens, or of one."""
+    """Returns the indices of sentences in batches of similar length, of at most `token_budget` tokens with padding.
+
+    A sentence longer than the budget is a batch of its own.
+    """
     batches: list[list[int]] = []
     for index in sorted(range(len(lengths)), key=lambda i: lengths[i]):
         if batches and (len(batches[-1]) + 1) * lengths[index] <= token_budget:
@@ -63,7 +66,10 @@ def by_length(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
 def pair_results(
     items: Iterable[Item], part: Callable[[Item], Any], read: Callable[[Iterator[Any]], Iterator[Result]]
 ) -> Iterator[tuple[Item, Result]]:
-    """Yields every item with the result of `read` for its `part`; `read` gives one each, in order, and may read on."""
+    """Yields every item with the result of `read` for its part. `read` gives one result per part, in order.
+
+    `part` returns the part of an item. `read` may read some parts ahead.
+    """
     waiting: deque[Item] = deque()  # the items that are read ahead
 
     def parts() -> Iterator[Any]:
@@ -89,7 +95,10 @@ def _pad(sentences: Sequence[Sequence[str]], encode: Callable[[Sequence[str]], n
 
 
 def in_parts(sentences: Iterable[Item], tokens: int, length: Callable[[Any], int] = len) -> Iterator[list[Item]]:
-    """Yields the sentences in order, in parts of at least `tokens` tokens by `length`; the last part has the rest."""
+    """Yields the sentences in order, in parts of at least `tokens` tokens; the last part has the rest.
+
+    `length` returns the number of tokens of a sentence, which need not be a list of them.
+    """
     part: list[Item] = []
     size = 0
     for sentence in sentences:

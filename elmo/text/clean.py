@@ -27,7 +27,8 @@ from elmo.text.opening import COMPRESSED, MARK, decode_text, naming_damage, open
 
 TRAIN, HELDOUT, REPORT = "train.txt", "heldout.txt", "report.json"
 TEXTS = (".txt", ".text")
-LONG = 40  # the fewest letters of a paragraph that is not repeated by chance
+LONG = 40
+"""The fewest letters of a paragraph that is not repeated by chance."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,11 @@ def held_out(paths: Sequence[Path], source: Path, config: CleanConfig) -> list[P
 
 
 def _files_below(source: Path, output: Path) -> tuple[list[Path], list[Path]]:
-    """The text files below a folder, also behind links, and the other files, in order, without hidden ones."""
+    """The text files below a folder, also behind links, and the other files, in order, without hidden ones.
+
+    Raises InputError if `output` is in one of the folders. Raises OSError for a folder that cannot be read, whose texts
+    would be missing.
+    """
     found, seen, place = list[Path](), set[str](), real_path(output)
     for folder, inside, names in os.walk(source, onerror=_raise, followlinks=True):
         is_known = (real := os.path.realpath(folder)) in seen  # two links, or one that leads back

@@ -8,8 +8,10 @@ from unicodedata import name
 from elmo.errors import InputError
 from elmo.text.tokenizer import TextConfig, Tokenizer
 
-OTHERS = ("en", "de", "fr", "it", "es", "pt", "nl", "la", "ru", "el")  # the languages that are looked for
-SHORTEST = 10  # the fewest words of a paragraph whose language can be told
+OTHERS = ("en", "de", "fr", "it", "es", "pt", "nl", "la", "ru", "el")
+"""The languages that are looked for."""
+SHORTEST = 10
+"""The fewest words of a paragraph whose language can be told."""
 LEAST, TIMES, DISTINCT = 0.3, 2, 5
 """A paragraph is in another language if its share of that language's small words is at least `LEAST` and `TIMES` that
 of the own language's, and `DISTINCT` of them are different."""
@@ -17,7 +19,10 @@ WORD = re.compile(r"[^\W\d_]+")
 
 
 class Languages:
-    """Recognizes paragraphs in another language than `own`, such as "la". Raises InputError if spaCy lacks `own`."""
+    """Recognizes paragraphs in another language than `own`, a code such as "la".
+
+    Raises InputError if spaCy does not know the language.
+    """
 
     def __init__(self, own: str) -> None:
         Tokenizer(TextConfig(language=own))

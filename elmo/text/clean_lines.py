@@ -12,10 +12,14 @@ from typing import NamedTuple
 
 from elmo.text.tokenizer import CLOSERS, TERMINATORS
 
-WIDEST = 100  # the most characters of a line in a file that is broken into lines
-LONGEST_HEAD = 60  # the most characters of a running head
-OFTEN = 3  # a running head occurs at least this often in a file
-FEWEST = 3  # the fewest lines that show a layout
+WIDEST = 100
+"""The most characters of a line in a file that is broken into lines."""
+LONGEST_HEAD = 60
+"""The most characters of a running head."""
+OFTEN = 3
+"""A running head occurs at least this often in a file."""
+FEWEST = 3
+"""The fewest lines that show a layout."""
 ROMAN = r"(?=[MDCLXVI])M{0,4}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,4})"
 AROUND = r"[\s\[\](){}<>|*.·_–—-]*"  # noqa: RUF001
 PAGE = re.compile(rf"{AROUND}(?:(?:page|pag|p|pp|fol|S)\.?\s*)?(?:\d{{1,4}}|{ROMAN}){AROUND}", re.IGNORECASE)

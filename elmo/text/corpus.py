@@ -16,7 +16,8 @@ from elmo.text.opening import COMPRESSED, MARK, naming_damage, not_utf8, open_te
 from elmo.text.tokenizer import Tokenizer
 
 MAX_CHARACTERS = 65_536  # per line
-MOST_CHARACTERS = 1 << 26  # the most characters of a line that must not be split
+MOST_CHARACTERS = 1 << 26
+"""The most characters of a line that must not be split."""
 END_OF_FILE = "\x1a\0\ufeff"
 """The characters that programs put at the end of a file or line, and that are no part of the text."""
 RATIO = 4  # approximate characters per byte of a compressed file
@@ -148,7 +149,10 @@ def is_fingerprint(known: object, now: str) -> bool:
 
 
 def sample_hash(paths: Sequence[Path]) -> str:
-    """Returns a short hash of raw bytes: of each file (no pipe) the first block and, unless they are many, others."""
+    """Returns a short hash of blocks of raw bytes: the first block of each file and, unless there are many, others.
+
+    A pipe is not read.
+    """
     digest = hashlib.sha256()
     gaps = min(MOST_BLOCKS, ALL_BLOCKS // max(1, len(paths))) - 1
     for path in paths:

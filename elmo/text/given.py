@@ -14,7 +14,8 @@ from elmo.errors import InputError, shown
 SPLIT = "elmo.load().split(text) has those of each sentence of a text"
 """Words for errors: where tokens come from. Splitting at white space would leave a word and its full stop together."""
 SENTENCES = f"a list of tokenised sentences is expected: {SPLIT}"
-TEXTS = "a list of texts is expected, such as [text]"  # the words with which `check_outer` says what it expects
+TEXTS = "a list of texts is expected, such as [text]"
+"""The words with which `check_outer` says what it expects."""
 
 
 def token_lists(sentences: Any) -> list[list[str]]:

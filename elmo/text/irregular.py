@@ -11,8 +11,10 @@ from pathlib import Path
 
 from elmo.errors import IrregularInput
 
-NAMED = 3  # the most places of a problem that the warning names
-MOST = 8  # the most problems that the warning names
+NAMED = 3
+"""The most places of a problem that the warning names."""
+MOST = 8
+"""The most problems that the warning names."""
 
 
 @dataclass

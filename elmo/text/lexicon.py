@@ -27,7 +27,8 @@ NEEDED_CHARACTERS = (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN, PADDING, "<bow>", "<
 NEEDED_WORDS = (UNKNOWN, PADDING)
 
 
-LEAST = 3  # the fewest characters of a word: one, and both marks
+LEAST = 3
+"""The fewest characters of a word: one, and both marks."""
 
 
 def is_length(max_characters: object, may_be_none: bool) -> bool:

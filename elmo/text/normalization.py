@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     import numpy as np
 
 NAMED = ("nfc", "nfkc", "lower", "no-macrons", "no-marks")
-MACRONS = "\u0304\u0306"  # the combining macron and breve
+MACRONS = "\u0304\u0306"
+"""The combining macron and breve."""
 LONG_OR_SHORT = re.compile(f"[A-Za-zÆŒæœΑ-Ωα-ω][\u0300-\u036f]*[{MACRONS}][\u0300-\u036f]*")  # noqa: RUF001
-KEPT = frozenset((BOS, EOS, UNKNOWN))  # the marks that are not words, and are never respelled
+KEPT = frozenset((BOS, EOS, UNKNOWN))
+"""The marks that are not words, and are never respelled."""
 MOST_PASSES = 4
 Respell = Callable[[str], str]
 

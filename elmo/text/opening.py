@@ -25,7 +25,8 @@ PIECE = 1 << 20  # bytes
 BZIP2 = b"BZh91AY&SY"  # with any digit
 BY_SUFFIX = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 COMPRESSED = tuple(BY_SUFFIX)
-STANDARD_INPUT = "standard input"  # the name of standard input in errors
+STANDARD_INPUT = "standard input"
+"""The name of standard input in errors."""
 UNREAD = {b"PK\x03\x04": ".zip", b"\x28\xb5\x2f\xfd": ".zst", b"\x04\x22\x4d\x18": ".lz4", b"7z\xbc\xaf\x27\x1c": ".7z"}
 BY_MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz"} | UNREAD
 DOCUMENTS = {
@@ -36,7 +37,8 @@ DOCUMENTS = {
 """The first bytes of documents, which hold a text among other things."""
 OF_DOCUMENTS = ("word/", "xl/", "ppt/", "content.xml")
 """How the names of files begin in the zip archives that Word, Excel, PowerPoint and LibreOffice save."""
-MARK = "\ufeff"  # the byte-order mark; it has no meaning in UTF-8
+MARK = "\ufeff"
+"""The byte-order mark; it has no meaning in UTF-8."""
 BROKEN = "\ufffd"
 FEW = 8  # At most one byte in this many is a control character in UTF-8; UTF-16 has more, or is not valid UTF-8.
 SHORT = 8  # A text of fewer bytes does not show its encoding.
@@ -63,7 +65,10 @@ def open_text(path: Path) -> TextIOWrapper:
 
 
 def open_bytes(path: Path) -> Any:
-    """Opens a file, decompressing gzip, xz and bzip2 by content. Raises InputError for other compressed files."""
+    """Opens a file for reading, decompressing gzip, xz and bzip2, which it recognizes by content.
+
+    Raises InputError for a zip archive and other compressed files.
+    """
     suffix = path.suffix.lower()
     if not path.is_file():  # a pipe cannot be opened twice
         if " " in path.name and not path.exists():

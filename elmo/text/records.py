@@ -82,7 +82,10 @@ class TextRecord:
 
 
 def as_records(sentences: "Iterable[Sequence[str] | TextRecord]") -> Iterator[TextRecord]:
-    """Yields sentences as records; a list of tokens has no place. Raises the errors of `given.check_sentence`."""
+    """Yields sentences as records. Nothing is known of the place of a list of tokens.
+
+    Raises InputError for what is neither, as `elmo.text.given.check_sentence` does.
+    """
     for number, sentence in enumerate(check_outer(sentences, SENTENCES)):
         yield sentence if isinstance(sentence, TextRecord) else TextRecord("", check_sentence(sentence, number))
 
@@ -132,7 +135,10 @@ def suffix_of(path: str | Path) -> str:
 def read_records(
     lines: Iterable[str], kind: Kind, tokenizer: Tokenizer | None, source: str | Path = "input"
 ) -> Iterator[TextRecord]:
-    """Yields the records of lines; only text needs the `tokenizer`. Raises InputError with `source` and the line."""
+    """Yields the records of a file's lines; `tokenizer`, needed only for text, splits a line into sentences of tokens.
+
+    Raises InputError with `source` and the line.
+    """
     if kind not in get_args(Kind):
         raise InputError(f"kind is {kind!r}; one of {', '.join(get_args(Kind))} is expected")
     if kind == "text":
@@ -250,7 +256,8 @@ def _protein(name: str, parts: list[str]) -> TextRecord:
     return TextRecord(name, residues, [(place, place + 1) for place in range(len(residues))])
 
 
-Row = tuple[str, list[str], int]  # a word or the range of a multiword token: its ID, its columns and its line
+Row = tuple[str, list[str], int]
+"""A word or the range of a multiword token: its ID, its columns and its line."""
 
 
 def _conllu_sentences(lines: Iterable[str], source: str | Path) -> Iterator[tuple[str | None, list[Row]]]:

@@ -30,9 +30,12 @@ if TYPE_CHECKING:
 
 SPECIAL = (BOS, EOS, UNKNOWN)
 SKIPPED = "!!!MAXTERMID"  # this line of some published vocabularies has no row in their weights
-MOST_BYTES, MOST_WORDS = 1 << 27, 1 << 24  # the most bytes of a vocabulary, unpacked, and the most lines
-MOST_UNPACKED = 200  # the most times that a vocabulary may be larger than its gzip file; 2 to 4 times are usual
-LONG = 64  # longer words are mostly junk; the sum of their characters is bounded, too, by `LONG * max_types`
+MOST_BYTES, MOST_WORDS = 1 << 27, 1 << 24
+"""The most bytes of a vocabulary, unpacked, and the most lines."""
+MOST_UNPACKED = 200
+"""The most times that a vocabulary may be larger than its gzip file; 2 to 4 times are usual."""
+LONG = 64
+"""Longer words are mostly junk; the sum of their characters is bounded, too, by `LONG * max_types`."""
 PROGRESS_EVERY = 100_000  # tokens
 
 

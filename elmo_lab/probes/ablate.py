@@ -105,7 +105,10 @@ class AblationRow(queues.ArmScores):
 
 
 def train_arms(config: AblateConfig, context: Context) -> list[AblationRow]:
-    """Trains what is missing, and writes the record to `config.output` after every run."""
+    """Trains what is missing, and writes the record to `config.output` after every run.
+
+    Raises InputError if settings or data cannot be used.
+    """
     output = Path(config.output)
     record.check_replaced(output, NAME)
     given = queues.common_settings(config.settings, config.data, config.vectors, config.model)

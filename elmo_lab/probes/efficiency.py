@@ -119,7 +119,10 @@ Row = PartScore | CurvePoint | EfficiencyAnswer
 
 
 def train_parts(config: EfficiencyConfig, context: Context) -> list[Row]:
-    """Trains what is missing, and writes the record to `config.output` after every run."""
+    """Trains what is missing, and writes the record to `config.output` after every run.
+
+    Raises InputError if settings or data cannot be used.
+    """
     output = Path(config.output)
     record.check_replaced(output, NAME)
     queue = plan(config, context.find_recipe)

@@ -140,7 +140,10 @@ def labels_of(examples: Sequence[Example]) -> CorefLabels:
 
 
 def check(examples: Sequence[Example], labels: CorefLabels, path: Path) -> None:
-    """Raises InputError if a document for training or scoring has no clusters, or if no document has a mention."""
+    """Raises InputError if a document for training or scoring has no clusters, or if no document has a mention.
+
+    In CoNLL-2012, a file without labels looks like one in which nothing corefers.
+    """
     for example in examples:
         if example.clusters is None:
             raise InputError(
@@ -357,7 +360,10 @@ def record(example: Example, prediction: CorefPrediction) -> dict[str, Any]:
 
 
 def write(path: Path, examples: Sequence[Example | None], predictions: Sequence[Any]) -> None:
-    """Writes predicted clusters as CoNLL-2012 columns, and in `.jsonl` also the links with their probabilities."""
+    """Writes predicted clusters as CoNLL-2012 columns, or as JSON lines to `.jsonl` and `.jsonl.gz`.
+
+    JSON lines have the links with their probabilities, too, and an empty line for an example that is None.
+    """
     if suffix_of(path) == ".jsonl":
         write_predictions(path, examples, predictions, record)
         return

@@ -146,7 +146,10 @@ def record(example: NerExample, prediction: TagPrediction) -> dict[str, Any]:
 
 
 def write(path: Path, examples: Sequence[NerExample | None], predictions: Sequence[Any]) -> None:
-    """Writes tokens and predicted BIO tags, and in `.jsonl` also the spans with their probabilities."""
+    """Writes tokens and predicted BIO tags, and in `.jsonl` also the spans with their probabilities.
+
+    An example that is None becomes an empty line.
+    """
     if suffix_of(path) == ".jsonl":
         readers.write_predictions(path, examples, predictions, record)
         return

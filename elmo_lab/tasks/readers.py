@@ -147,7 +147,10 @@ def write_json_lines(path: Path, records: Iterable[dict[str, Any] | None]) -> No
 def write_predictions(
     path: Path, examples: Sequence[Any | None], predictions: Sequence[Any], record: Callable[[Any, Any], dict[str, Any]]
 ) -> None:
-    """Writes what `record` returns for each prediction, one per line, as `write_json_lines` does."""
+    """Writes the record of every prediction, one per line, and an empty line for an example that is None.
+
+    A file of that name is replaced.
+    """
     pairs = zip(examples, predictions, strict=True)
     records = (None if example is None else record(example, found) for example, found in pairs)
     write_json_lines(path, records)

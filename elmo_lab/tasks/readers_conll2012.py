@@ -106,7 +106,10 @@ def read_documents(path: Path, irregular: IrregularPlaces) -> Iterator[ColumnDoc
 
 
 def document_entities(path: Path, irregular: IrregularPlaces) -> Iterator[tuple[list[str], tuple[str, ...], list[int]]]:
-    """Reads the words, the BIO tags of entities and the lines of every sentence. Raises InputError without entities."""
+    """Reads the words, the named entities as BIO tags, and the lines of every sentence.
+
+    Raises InputError if the file has no entities.
+    """
     any_bracket = False
     for document in read_documents(path, irregular):
         for rows in document.sentences:

@@ -102,7 +102,10 @@ def as_record(document: Document) -> dict[str, Any]:
 
 
 def check_clusters(clusters: Iterable[Iterable[Mention]], irregular: IrregularPlaces, line: int) -> tuple[Cluster, ...]:
-    """Sorts the mentions of clusters in text order; one that occurs twice stays (see `coref_scores`), and is noted."""
+    """Sorts the mentions of clusters in text order; a mention that occurs twice stays, and is noted.
+
+    Scores count such a mention as the reference scorer does (`coref_scores`).
+    """
     found = tuple(tuple(sorted(cluster)) for cluster in clusters)
     for mention, times in Counter(mention for cluster in found for mention in cluster).items():
         if times > 1:

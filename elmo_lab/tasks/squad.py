@@ -105,13 +105,19 @@ class Bounds(NamedTuple):
 
 
 def read(path: Path, unlabelled: bool = False) -> list[SquadExample]:
-    """Reads the questions of a file as `read_squad` does, and tokenises them by spaCy's rules for English."""
+    """Reads and tokenises the questions of a SQuAD file, or of the Hub's JSON lines, by spaCy's rules for English.
+
+    With `unlabelled`, answers are neither needed nor read, and all questions are kept.
+    """
     found = read_squad(path, Tokenizer(TextConfig()).tokens, unlabelled)
     return [SquadExample(question.tokens, question.passage, question.answers, question.id) for question in found]
 
 
 def unlabelled(sentences: Sequence[Sequence[str]], line: int = 0) -> SquadExample:
-    """Makes an example of the tokens of a question and of a passage, whose text is its tokens joined by spaces."""
+    """Makes an example of two token lists, question and passage; the passage's text is its tokens joined by spaces.
+
+    The id of the example is the number of its line.
+    """
     if len(sentences) != 2:
         raise InputError(f"{len(sentences)} tab-separated sentences; question, tab, passage is expected")
     question, passage = map(tuple, sentences)

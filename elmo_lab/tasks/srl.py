@@ -233,7 +233,10 @@ def combine(members: Sequence[Sequence[TagPrediction]]) -> list[TagPrediction]:
 
 
 def write(path: Path, examples: Sequence[SrlExample | None], predictions: Sequence[Any]) -> None:
-    """Writes JSON lines, one per sentence, with the predicted tags and the probabilities of their chunks."""
+    """Writes JSON lines, one per sentence, with the predicted tags and the probabilities of their chunks.
+
+    An example that is None becomes an empty line.
+    """
     each = zip(examples, predictions, strict=True)
     groups = groupby(each, key=lambda pair: None if pair[0] is None else (pair[0].line, pair[0].id, pair[0].tokens))
     readers.write_json_lines(path, (_record(key, list(pairs)) for key, pairs in groups))

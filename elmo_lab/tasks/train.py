@@ -236,7 +236,10 @@ def _prepare(task: Task, config: TaskConfig, progress: source.Progress | None, b
 
 
 def _check_origin(config: TaskConfig, origin: dict[str, Any], beside: Sequence[Path]) -> None:
-    """Raises InputError if a run to continue, or one beside it, used another file, biLM or version of the same name."""
+    """Raises InputError if a run to continue, or one beside it, used another file, biLM or version of the same name.
+
+    Only origins that both runs have are compared.
+    """
     new, own = _origins(origin, config), Path(config.output)
     for folder in (own, *(each for each in beside if each != own and (each / CONFIG).is_file())):
         settings = config if folder == own else read_config(folder / CONFIG)

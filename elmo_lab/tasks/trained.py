@@ -327,7 +327,10 @@ def _beside(folder: Path, name: str) -> list[str]:
 def _origin(
     record: dict[str, Any], inputs: InputConfig, words: StaticVectors, vectors: str | None
 ) -> VectorsFile | None:
-    """Returns the file of the static vectors, or None if there is no file or if training read all its words."""
+    """Returns the file of the static vectors, or None if there is no file or if training read all its words.
+
+    Raises InputError if the file that the user gave is missing.
+    """
     if not inputs.static or inputs.vectors is None or inputs.all_vectors:
         return None
     card = record["vectors"]
