@@ -24,7 +24,7 @@ from fsspec.utils import infer_compression
 
 from elmo.embedding.arrow import RecordBatch, as_bytes
 from elmo.embedding.store_parquet import import_pyarrow
-from elmo.errors import InputError
+from elmo.errors import InputError, in_one_line
 from elmo.text.characters import is_utf8
 from elmo.text.opening import HEAD, UNREAD, check_encoding, has_old_ends, naming_damage
 from elmo.text.records import check_text, suffix_of
@@ -127,7 +127,7 @@ def filesystem(address: str) -> tuple[Any, str]:
     try:
         return fsspec.core.url_to_fs(address)
     except (ImportError, ValueError, zipfile.BadZipFile, tarfile.TarError) as error:
-        raise InputError(f"{address}: cannot be reached by fsspec ({' '.join(str(error).split())})") from error
+        raise InputError(f"{address}: cannot be reached by fsspec ({in_one_line(error)})") from error
 
 
 def plan_parts(files: Sequence[str], part_rows: int, columns: Columns) -> list[Part]:
@@ -249,7 +249,7 @@ def _parquet(name: str) -> Iterator[Any]:
         except (pa.ArrowInvalid, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
-            said = " ".join(str(error).split())[:200]
+            said = in_one_line(error)[:200]
             raise InputError(f"{name}: not a complete Parquet file ({said}); fetch it again") from error
 
 

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from elmo.config import check_regular, parse_json
-from elmo.errors import InputError
+from elmo.errors import InputError, in_one_line
 
 MOST_JSON = 10_000_000
 """The most bytes of a JSON file; those of published models have less than a thousand."""
@@ -306,7 +306,7 @@ def _readable(label: str) -> Iterator[None]:
     except NotImplementedError as error:
         raise InputError(f"{label}: {error}; unpack the archive, and give the folder") from error
     except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, RuntimeError) as error:
-        reason = " ".join(str(error).split())
+        reason = in_one_line(error)
         raise InputError(f"{label}: the archive is damaged or cut off ({reason}); fetch or copy it again") from error
 
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from elmo.errors import InputError
+from elmo.errors import InputError, in_one_line
 from elmo.formats.files import SourceFile
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def read_hdf5(source: SourceFile) -> "Iterator[h5py.File]":
         # HDF5 may wrap errors of reading an archive in its own.
         if isinstance(error.__context__, InputError):
             raise error.__context__ from error
-        reason = " ".join(str(error).split())
+        reason = in_one_line(error)
         raise InputError(
             f"{source.label}: damaged or incomplete HDF5 file ({source.size:,} bytes: {reason}); fetch or copy it again"
         ) from error

@@ -18,7 +18,7 @@ import torch
 from elmo import formats
 from elmo.config import read_regular
 from elmo.disk.files import real_path
-from elmo.errors import InputError, pip_line, shown
+from elmo.errors import InputError, in_one_line, pip_line, shown
 from elmo.formats import native
 from elmo.formats.examples import example, spoken
 from elmo.formats.pull import is_offline
@@ -120,7 +120,7 @@ class HubModel(BiLM, PyTorchModelHubMixin, library_name="elmo-torch", tags=["elm
             try:
                 folder = Path(snapshot_download(name, allow_patterns=list(native.FILES), **options))
             except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
-                why = " ".join(str(error).split())
+                why = in_one_line(error)
                 raise InputError(f"{name}: not a folder, and not available from the Hub ({why})") from error
         if not native.recognizes(folder):
             native.check_json(folder)

@@ -6,7 +6,7 @@ The package huggingface_hub is the extra `hub`; `elmo.formats.hub` has the model
 import sys
 from pathlib import Path
 
-from elmo.errors import InputError, pip_line
+from elmo.errors import InputError, in_one_line, pip_line
 from elmo.formats import native
 from elmo.formats.pull import is_offline
 
@@ -49,7 +49,7 @@ def check_name(repository: str) -> None:
     try:
         validate_repo_id(repository)
     except HFValidationError as error:
-        raise InputError(f"{repository!r}: {' '.join(str(error).split())}") from error
+        raise InputError(f"{repository!r}: {in_one_line(error)}") from error
     if repository.count("/") != 1:
         raise InputError(f"{repository!r} is not a repository; user/name is expected")
 

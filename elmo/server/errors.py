@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from elmo.errors import InputError
+from elmo.errors import InputError, in_one_line
 from elmo.server.answers import NotAcceptable, json_response
 from elmo.server.batching import QueueClosed, QueueFull
 
@@ -112,7 +112,7 @@ def _explained(error: Exception) -> Row:
         return error.status_code, "Validation", _remedy(error), headers
     for kind, (status, name, message, headers) in ERRORS.items():
         if isinstance(error, kind):
-            return status, name, message or " ".join(str(error).split()), headers
+            return status, name, message or in_one_line(error), headers
     return 500, "Backend", "an error of the server, which is in its log; the request can be sent again", {}
 
 

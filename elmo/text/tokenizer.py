@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from elmo.config import to_dict
-from elmo.errors import InputError, pip_line
+from elmo.errors import InputError, in_one_line, pip_line
 from elmo.text.normalization import check_steps
 
 MAX_STRINGS = 500_000  # spaCy keeps every word it has seen: about 0.1 GB at this number
@@ -187,7 +187,7 @@ def _load_spacy(language: str) -> Any:
     try:
         return spacy.blank(language).tokenizer
     except (ImportError, ValueError) as error:
-        reason = " ".join(str(error).split())
+        reason = in_one_line(error)
         raise InputError(f"language {language!r}: spaCy cannot tokenise it ({reason}); try 'xx'") from error
 
 

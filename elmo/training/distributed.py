@@ -15,7 +15,7 @@ from torch import Tensor, distributed, nn
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
-from elmo.errors import Failure, InputError, pip_line
+from elmo.errors import Failure, InputError, in_one_line, pip_line
 from elmo.training.memory import keep_freed_memory
 
 try:
@@ -114,7 +114,7 @@ def launch(
                 accelerator=accelerator, devices=devices, num_nodes=nodes, plugins=plugins, strategy=strategy
             )
     except (ValueError, RuntimeError, MisconfigurationException) as error:
-        raise _unusable(accelerator, devices, " ".join(str(error).split())) from error
+        raise _unusable(accelerator, devices, in_one_line(error)) from error
     # From a filter of width 1, whose gradient has the same layout with either stride.
     warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides", UserWarning)
     # From DDP, which Fabric makes on a CUDA stream of its own.
@@ -125,7 +125,7 @@ def launch(
         _meet_again("nccl" if accelerator == "cuda" else "gloo", timedelta(minutes=wait_minutes))
         fabric.launch()
     except distributed.DistError as error:
-        why = " ".join(str(error).split())
+        why = in_one_line(error)
         message = f"not all of {devices * nodes} processes met ({why}); start them together: "
         raise LostProcess(message + _torchrun(devices, nodes), is_reported=True) from error
     except RuntimeError as error:  # the first use of the GPU

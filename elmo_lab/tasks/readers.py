@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from elmo.disk.files import atomic_path
-from elmo.errors import InputError
+from elmo.errors import InputError, in_one_line
 from elmo.text.characters import is_utf8
 from elmo.text.irregular import IrregularPlaces
 from elmo.text.lines import numbered_lines
@@ -116,7 +116,7 @@ def parsed_json(text: str, path: Path, line: int, irregular: IrregularPlaces) ->
 
 def _no_json(error: Exception, text: str, path: Path, line: int) -> InputError:
     if not isinstance(error, json.JSONDecodeError):
-        reason = " ".join(str(error).split())
+        reason = in_one_line(error)
         return InputError(f"{path}: line {line} is not valid JSON ({reason}); give one JSON object per line")
     place = f"line {line + error.lineno - 1}, column {error.colno}"
     remedy = "correct it there"

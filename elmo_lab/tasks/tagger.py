@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo.embedding.job import read_lines
-from elmo.errors import InputError
+from elmo.errors import InputError, in_one_line
 from elmo.text.tokenizer import Tokenizer, split_at_spaces
 from elmo_lab.tasks.task import Task
 from elmo_lab.tasks.trained import TrainedTask, check_one_task, example_of, predict_jointly
@@ -95,7 +95,7 @@ def verbs_of(pipeline: str) -> Callable[[Sequence[str]], list[int]]:
 
         found = spacy.load(pipeline)
     except (ImportError, OSError, ValueError) as error:
-        reason = " ".join(str(error).split())[:120]
+        reason = in_one_line(error)[:120]
         raise InputError(
             f"--tagger {pipeline}: spaCy cannot load it ({reason}); install it, such as python -m spacy download"
             " en_core_web_sm, or give the predicates"
