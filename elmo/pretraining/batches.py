@@ -188,16 +188,25 @@ class LmReader:
         if len(position["dealt"]) != config.streams:
             raise InputError(f"resumed with {config.streams} streams, started with {len(position['dealt'])}; {REMEDY}")
         end = Reference(position["epoch"], position["ordinal"])
-        documents = [[Reference(*name) for name in place["documents"]] for place in position["streams"]]
-        orders = {epoch: list(self._epoch(epoch)) for epoch in {each.epoch for each in (end, *chain(*documents))}}
-        for epoch, needed in (end, *((epoch, ordinal + 1) for epoch, ordinal in chain(*documents))):
-            if needed > (there := len(orders[epoch])):
-                raise InputError(f"the corpus ends before document {there}, where the run stopped; {REMEDY}")
-        for stream, place, own in zip(self._streams, position["streams"], documents, strict=True):
-            for reference in own:
-                stream.append(reference, orders[reference.epoch][reference.ordinal])
+        wanted = {Reference(*name) for place in position["streams"] for name in place["documents"]}
+        found: dict[Reference, Piece] = {}
+        documents: Iterator[Piece] = iter(())
+        for epoch in sorted({reference.epoch for reference in wanted} | {end.epoch}):
+            documents = self._epoch(epoch)
+            last = max((reference.ordinal for reference in wanted if reference.epoch == epoch), default=-1)
+            stop = max(last + 1, end.ordinal) if epoch == end.epoch else last + 1
+            for ordinal in range(stop):
+                document = next(documents, None)
+                if document is None:
+                    raise InputError(f"the corpus ends before document {ordinal}, where the run stopped; {REMEDY}")
+                if Reference(epoch, ordinal) in wanted:
+                    found[Reference(epoch, ordinal)] = document
+        for stream, place in zip(self._streams, position["streams"], strict=True):
+            for name in place["documents"]:
+                stream.append(Reference(*name), found[Reference(*name)])
             stream.seek(place["offset"])
             stream.received = Reference(*place.get("received", (0, 0)))
+        if any(reference >= end for reference in wanted):  # another process had dealt further
+            documents = islice(self._epoch(end.epoch), end.ordinal, None)
         self._tokens = position["tokens"]
-        rest = islice(orders[end.epoch], end.ordinal, None)
-        return Dealer(self._epoch, config.epochs, position["dealt"], end, rest)
+        return Dealer(self._epoch, config.epochs, position["dealt"], end, documents)
