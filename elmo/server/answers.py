@@ -71,11 +71,16 @@ def _written(array: np.ndarray) -> bytes:
 def compressed_response(response: Response, header: str) -> Response:
     """Returns the response, compressed if its size and the header Accept-Encoding allow it, and it is not yet."""
     is_plain = "content-encoding" not in response.headers
-    if is_plain and SMALLEST <= len(response.body) <= LARGEST and _weights(header).get("gzip", 0) > 0:
+    if is_plain and SMALLEST <= len(response.body) <= LARGEST and takes_gzip(header):
         response.body = gzip.compress(response.body, 1, mtime=0)
         response.headers.update({"content-length": str(len(response.body)), "content-encoding": "gzip"})
         response.headers.add_vary_header("accept-encoding")
     return response
+
+
+def takes_gzip(header: str) -> bool:
+    """Returns whether an Accept-Encoding header accepts gzip."""
+    return _weights(header).get("gzip", 0) > 0
 
 
 def vectors_response(splits: Sequence[SplitText], vectors: Sequence[np.ndarray], kind: str, dtype: str) -> Response:
