@@ -52,15 +52,18 @@ _Pair = ctypes.c_void_p * 2
 
 class _Forward(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_ssize_t) for name in ("rows", "size")),
-        *((name, ctypes.c_float) for name in ("limit", "forget_bias")),
+        ("rows", ctypes.c_ssize_t),
+        ("size", ctypes.c_ssize_t),
+        ("limit", ctypes.c_float),
+        ("forget_bias", ctypes.c_float),
         *((name, _Pair) for name in ("inputs", "states", "bias", "cell", "gates", "cells", "memory")),
     )
 
 
 class _Backward(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_ssize_t) for name in ("rows", "size")),
+        ("rows", ctypes.c_ssize_t),
+        ("size", ctypes.c_ssize_t),
         ("limit", ctypes.c_float),
         *((n, _Pair) for n in ("to_memory", "gates", "cells", "before", "to_cell", "to_gates", "to_bias")),
     )
@@ -94,10 +97,16 @@ class StepKernel:
         `inputs` and `states` are the products of a step's inputs and of the hidden states, without the bias.
         """
         (rows, size), kind = cell.shape[1:], self._dtype
-        of_products = _pair(inputs, 4 * rows * size, kind), _pair(states, 4 * rows * size, kind), _pair(bias, 4 * size)
-        of_cells = _pair(cell, rows * size), _pair(gates, 4 * rows * size), _pair(cells, rows * size)
-        step = _Forward(rows, size, limit, forget_bias, *of_products, *of_cells, _pair(memory, rows * size, kind))
-        self._run(self._forward, step, rows, size)
+        arrays = (
+            _pair(inputs, rows * 4 * size, kind),
+            _pair(states, rows * 4 * size, kind),
+            _pair(bias, 4 * size),
+            _pair(cell, rows * size),
+            _pair(gates, rows * 4 * size),
+            _pair(cells, rows * size),
+            _pair(memory, rows * size, kind),
+        )
+        self._run(self._forward, _Forward(rows, size, limit, forget_bias, *arrays), rows, size)
 
     def backward(
         self,
@@ -115,10 +124,16 @@ class StepKernel:
         `before` are the cells before the step.
         """
         (rows, size), kind = to_cell.shape[1:], self._dtype
-        of_step = _pair(gates, 4 * rows * size), _pair(cells, rows * size), _pair(before, rows * size)
-        found = _pair(to_cell, rows * size), _pair(to_gates, 4 * rows * size, kind), _pair(to_bias, 4 * size)
-        step = _Backward(rows, size, limit, _pair(to_memory, rows * size, kind), *of_step, *found)
-        self._run(self._backward, step, rows, size)
+        arrays = (
+            _pair(to_memory, rows * size, kind),
+            _pair(gates, rows * 4 * size),
+            _pair(cells, rows * size),
+            _pair(before, rows * size),
+            _pair(to_cell, rows * size),
+            _pair(to_gates, rows * 4 * size, kind),
+            _pair(to_bias, 4 * size),
+        )
+        self._run(self._backward, _Backward(rows, size, limit, *arrays), rows, size)
 
     def _run(self, work: Callable[..., None], step: ctypes.Structure, rows: int, size: int) -> None:
         threads = torch.get_num_threads() if 2 * rows * size > FEW_CELLS else 1

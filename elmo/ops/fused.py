@@ -31,7 +31,7 @@ def _grid(rows: int, size: int) -> tuple[tuple[int, int], int]:
 
 
 def _by_step(keep: Float[Tensor, "2 T B"] | None, steps: int) -> list[Tensor | None]:
-    """What multiplies the states before each step, and after the last one; None for all of them."""
+    """Returns the factors of the states before each step, and of those after the last; None stands for 1."""
     return [None] * (steps + 1) if keep is None else [*keep.unbind(1), None]
 
 
@@ -109,12 +109,21 @@ def read_lstm(
     return outputs, hidden, cell
 
 
-def train_lstm(*arguments: Any) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
-    """Does what `read_lstm` does for rows of one length, with gradients.
-
-    The arguments are those of `elmo.ops.lstm.bi_lstm` without `active`, then the data type of the products.
-    """
-    with torch.cuda.device_of(arguments[0]):  # autograd does the same for the backward pass
+def train_lstm(
+    inputs: Float[Tensor, "2 T B I"],
+    weight_input: Float[Tensor, "2 gates I"],
+    weight_state: Float[Tensor, "2 gates P"],
+    bias: Float[Tensor, "2 gates"],
+    weight_projection: Float[Tensor, "2 P H"] | None,
+    hidden: Float[Tensor, "2 B P"],
+    cell: Float[Tensor, "2 B H"],
+    clips: Clips,
+    keep: Bool[Tensor, "2 T B"] | None,
+    dtype: torch.dtype,
+) -> tuple[Float[Tensor, "2 T B P"], Float[Tensor, "2 B P"], Float[Tensor, "2 B H"]]:
+    """Does what `read_lstm` does for rows of one length, with gradients. The products are in `dtype`."""
+    arguments = (inputs, weight_input, weight_state, bias, weight_projection, hidden, cell, clips, keep, dtype)
+    with torch.cuda.device_of(inputs):  # autograd does the same for the backward pass
         return _Lstm.apply(*arguments)  # type: ignore[no-any-return]
 
 
