@@ -32,14 +32,23 @@ class _ElmoCharacterEncoder(StandIn, nn.Module):
         requires_grad: bool = False,
         *,
         allennlp: str | None = None,
-        bilm: BiLM | None = None,
     ) -> None:
         super().__init__()
-        bilm = bilm or _load(options_file, weight_file).bilm().requires_grad_(requires_grad)
-        self.token_encoder: Any = bilm.token_encoder  # of a given biLM, it shares the weights
+        self._take(_load(options_file, weight_file).bilm().requires_grad_(requires_grad), masks_are_bool(allennlp))
+
+    @classmethod
+    def _of(cls, bilm: BiLM, has_bool_masks: bool) -> "_ElmoCharacterEncoder":
+        """Returns the encoder of a biLM, with which it shares the weights."""
+        made = cls.__new__(cls)
+        nn.Module.__init__(made)
+        made._take(bilm, has_bool_masks)
+        return made
+
+    def _take(self, bilm: BiLM, has_bool_masks: bool) -> None:
+        self.token_encoder: Any = bilm.token_encoder
         self.output_dim = bilm.config.lstm.projection_dim
         self._characters = bilm.config.ids_per_token
-        self._has_bool_masks = masks_are_bool(allennlp)
+        self._has_bool_masks = has_bool_masks
 
     def get_output_dim(self) -> int:
         """Returns the size of a token's vector (P), half the size of a layer's."""
@@ -86,7 +95,7 @@ class _ElmoBiLm(StandIn, nn.Module):
 
     @property
     def _token_embedder(self) -> _ElmoCharacterEncoder:
-        return _ElmoCharacterEncoder(None, None, allennlp="1" if self._has_bool_masks else "0", bilm=self.bilm)
+        return _ElmoCharacterEncoder._of(self.bilm, self._has_bool_masks)
 
     def get_output_dim(self) -> int:
         """Returns the size of a vector (D)."""
