@@ -26,11 +26,17 @@ def sections(runs: Sequence[RecordedRun]) -> Iterator[Section]:
     try:
         yield Section("Tasks", tuple(_blocks(runs)))
     except DAMAGED as error:
-        if len(runs) > 1:
-            for run in runs:  # one that cannot be shown alone is named
-                list(sections([run]))
-        names = ", ".join(run.name for run in runs[:3])
+        named = [run.name for run in runs if not _is_whole(run)] or [run.name for run in runs]
+        names = ", ".join(named[:3])
         raise InputError(f"{names}: records without a task's scores ({error!r}); train again") from error
+
+
+def _is_whole(run: RecordedRun) -> bool:
+    """Returns whether a run can be shown alone."""
+    try:
+        return bool(list(_blocks([run])))
+    except DAMAGED:
+        return False
 
 
 def _blocks(runs: Sequence[RecordedRun]) -> Iterator[Block]:

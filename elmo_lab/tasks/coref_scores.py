@@ -25,14 +25,17 @@ def coref_scores(gold: Sequence[Clusters], predicted: Sequence[Clusters]) -> dic
     several clusters counts in each, but a predicted one corefers with the last of them alone; of a predicted mention
     that is gold, only the first occurrence counts. That is what the reference scorer does, not what its papers define.
     """
-    counts = dict.fromkeys((muc, b3, ceaf), Counts())
+    muc_counts, b3_counts, ceaf_counts = Counts(), Counts(), Counts()
     for key, response in zip(gold, predicted, strict=True):
         entities = [mentions for cluster in key if (mentions := list(cluster))]
-        clusters = _without_repeated(response, {mention for cluster in entities for mention in cluster})
-        counts = {count: so_far + count(entities, clusters) for count, so_far in counts.items()}
-    scores = {"f1": sum(each.f1 for each in counts.values()) / len(counts)}
-    for count, each in counts.items():
-        scores |= each.named(f"{count.__name__}_")
+        clusters = [entities, _without_repeated(response, {mention for cluster in entities for mention in cluster})]
+        muc_counts += muc(*clusters)
+        b3_counts += b3(*clusters)
+        ceaf_counts += ceaf(*clusters)
+    parts = {"muc": muc_counts, "b3": b3_counts, "ceaf": ceaf_counts}
+    scores = {"f1": sum(counts.f1 for counts in parts.values()) / len(parts)}
+    for name, counts in parts.items():
+        scores |= counts.named(f"{name}_")
     return scores
 
 
@@ -41,8 +44,7 @@ def muc(gold: Sequence[Cluster], predicted: Sequence[Cluster]) -> Counts:
     places = _places(gold)
     parts = (Counter(places[mention] for mention in cluster if mention in places) for cluster in predicted)
     right = sum(size - 1 for part in parts for size in part.values())
-    links = [sum(len(cluster) - 1 for cluster in clusters) for clusters in (predicted, gold)]
-    return Counts(right, links[0], right, links[1])
+    return Counts(right, sum(map(_links, predicted)), right, sum(map(_links, gold)))
 
 
 def b3(gold: Sequence[Cluster], predicted: Sequence[Cluster]) -> Counts:
@@ -76,6 +78,10 @@ def _without_repeated(clusters: Clusters, known: set[Hashable]) -> list[list[Has
         if kept:
             result.append(kept)
     return result
+
+
+def _links(cluster: Cluster) -> int:
+    return len(cluster) - 1
 
 
 def _places(clusters: Sequence[Cluster]) -> dict[Hashable, int]:

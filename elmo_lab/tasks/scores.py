@@ -11,8 +11,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import astuple, dataclass
-from operator import add
+from dataclasses import dataclass
 
 from elmo_lab.tasks.tagging import spans
 
@@ -41,7 +40,12 @@ class Counts:
     gold: int | float = 0
 
     def __add__(self, other: "Counts") -> "Counts":
-        return Counts(*map(add, astuple(self), astuple(other)))
+        return Counts(
+            self.right_of_predicted + other.right_of_predicted,
+            self.predicted + other.predicted,
+            self.right_of_gold + other.right_of_gold,
+            self.gold + other.gold,
+        )
 
     @property
     def precision(self) -> float:

@@ -222,10 +222,11 @@ def combine(members: Sequence[Sequence[TagPrediction]]) -> list[TagPrediction]:
     found = []
     for votes in zip(*members, strict=True):
         names = sorted({tag for vote in votes for tag in vote.tags})
+        rows = {name: row for row, name in enumerate(names)}
         counts = torch.zeros(1, len(votes[0].tags), len(names))
         for number, vote in enumerate(votes):
             for place, tag in enumerate(vote.tags):
-                counts[0, place, names.index(tag)] += 1.0 if number else 1.0 + 0.5 / len(vote.tags)
+                counts[0, place, rows[tag]] += 1.0 if number else 1.0 + 0.5 / len(vote.tags)
         mask = torch.ones(counts.shape[:2], dtype=torch.bool)
         tags = best_tags(counts, mask, bio_transitions(names), names)[0].tags
         found.append(TagPrediction(tags, mean_of_spans(tags, votes)))
