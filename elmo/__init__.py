@@ -45,8 +45,21 @@ _HOMES = {
     "to_batch": "elmo.text.batching",
 }
 # `HubModel` is not listed, since it needs an extra and `from elmo import *` must work on a plain installation.
-__all__ = ["BiLM", "BiLMConfig", "Elmo", "Embedder", "InputError", "ScalarMix", "TextVectors"]
-__all__ += ["batch_to_ids", "load", "plot", "read_vectors", "to_batch", "train"]
+__all__ = [
+    "BiLM",
+    "BiLMConfig",
+    "Elmo",
+    "Embedder",
+    "InputError",
+    "ScalarMix",
+    "TextVectors",
+    "batch_to_ids",
+    "load",
+    "plot",
+    "read_vectors",
+    "to_batch",
+    "train",
+]
 
 
 def load(

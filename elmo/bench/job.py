@@ -57,7 +57,8 @@ def measure_model(
     progress("the machine's limits")
     limits = process.in_fresh_process(machine.measure_limits, lstm, device)
     progress("from the start to the first vector")
-    starts = process.import_seconds(), process.first_vector_seconds(model, device)
+    import_seconds = process.import_seconds()
+    first_vector_seconds = process.first_vector_seconds(model, device)
     rows = []
     not_measured: dict[str, str] = {}
     for precision in precisions:
@@ -67,8 +68,20 @@ def measure_model(
         progress(precision)
         arguments = (model, precision, sentences, device, limits, rounds, seconds, COMPARED)
         rows.append(process.in_fresh_process(embedding.measure, *arguments))
-    counts = len(sentences), sum(map(len, sentences)), len(set(itertools.chain.from_iterable(sentences)))
-    return Bench(model, lstm, name, *counts, limits, *starts, rows, not_measured)
+    words = set(itertools.chain.from_iterable(sentences))
+    return Bench(
+        model,
+        lstm,
+        name,
+        len(sentences),
+        sum(map(len, sentences)),
+        len(words),
+        limits,
+        import_seconds,
+        first_vector_seconds,
+        rows,
+        not_measured,
+    )
 
 
 def first_sentences(path: Path, tokenizer: Tokenizer, tokens: int) -> list[list[str]]:

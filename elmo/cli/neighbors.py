@@ -106,7 +106,8 @@ def index_verb(arguments: argparse.Namespace) -> None:
             if total is None:  # nothing is read yet
                 counter.begin(done)
             else:
-                counter.update(done, min(total, max(done, arguments.max_words or total)))
+                most = arguments.max_words
+                counter.update(done, total if most is None else max(done, min(total, most)))
 
         done = index.build_index(
             embedder, records, output, record, arguments.resume, arguments.overwrite, follow, counter.waiting

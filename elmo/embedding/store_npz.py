@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from elmo.embedding.store_rows import stored_pieces, to_json, without_tokens
+from elmo.embedding.store_rows import closing_errors, stored_pieces, to_json, without_tokens
 from elmo.forking import cached_property, renew_at_fork
 
 TOKENS = "tokens.jsonl"
@@ -42,7 +42,7 @@ class NpzWriter:
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         # After an error nothing more can be written. Closing would try it, and its error would hide the first one.
-        with suppress(*([] if error is None else [OSError])), ExitStack() as stack:
+        with suppress(*closing_errors(error)), ExitStack() as stack:
             for part in (self._file, self._tokens, self._zip):  # they are closed in reverse order
                 stack.callback(part.close)
             if error is None:

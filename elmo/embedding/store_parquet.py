@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from elmo.embedding.store_rows import as_stored
+from elmo.embedding.store_rows import as_stored, closing_errors
 from elmo.errors import InputError, pip_line
 from elmo.forking import held_elsewhere, renew_at_fork
 from elmo.text.characters import is_utf8
@@ -50,8 +50,7 @@ class ParquetWriter:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        ignored = [] if error is None else [OSError]  # of closing, which would hide the first error
-        with suppress(*ignored), closing(self._file), closing(self._writer):
+        with suppress(*closing_errors(error)), closing(self._file), closing(self._writer):
             if error is None:
                 self._write_group()
 

@@ -51,3 +51,8 @@ def row_number(row: Any, rows: int) -> int:
 def without_tokens(path: Path) -> InputError:
     """Returns the error for a file of vectors that has no tokens."""
     return InputError(f"{path}: has no tokens; write it with `elmo embed`")
+
+
+def closing_errors(error: BaseException | None) -> list[type[Exception]]:
+    """Returns the errors to ignore when a file is closed: after another error, any OSError, which would hide it."""
+    return [] if error is None else [OSError]

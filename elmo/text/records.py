@@ -332,5 +332,7 @@ def _conllu_record(text: str | None, words: list[str], units: list[tuple[str, in
     forms = [form for form, _ in units]
     text = " ".join(forms) if text is None else text
     found = token_offsets(text, forms)
-    spans = found and [span for span, (_, count) in zip(found, units, strict=True) for _ in range(count)]
+    spans = None
+    if found is not None:
+        spans = [span for span, (_, count) in zip(found, units, strict=True) for _ in range(count)]
     return TextRecord(text, words, spans)

@@ -24,13 +24,8 @@ def read_entries(path: Path, wanted: Collection[str] | None = None) -> Iterator[
     """
     check_file(path)
     dim = 0
-    for number, line in enumerate(map(str.rstrip, corpus.file_lines(path, LONGEST_LINE)), 1):
-        if not line or (number == 1 and len(parts := line.split()) == 2 and all(map(str.isdigit, parts))):
-            continue
-        if not dim and (dim := len(line.split(" ")) - 1) < 2:  # the first field is a word
-            raise InputError(
-                f"{path}: line {number} is {line[:40]!r}; a word and its vector, separated by spaces, are expected"
-            )
+    for number, line in _numbered(path):
+        dim = dim or _dim(path, number, line)
         word, *rest = line.rsplit(" ", dim)
         if len(rest) != dim or not word or TOO_LONG.fullmatch(word):
             raise InputError(
@@ -45,6 +40,26 @@ def check_file(path: Path) -> None:
     """Raises InputError if there is no file."""
     if not path.is_file():
         raise InputError(f"{path}: no such file; word vectors in GloVe's text format are expected")
+
+
+def _numbered(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines with vectors, and their numbers, from 1."""
+    for number, line in enumerate(corpus.file_lines(path, LONGEST_LINE), 1):
+        line = line.rstrip()
+        if number == 1 and len(parts := line.split()) == 2 and all(part.isdigit() for part in parts):
+            continue
+        if line:
+            yield number, line
+
+
+def _dim(path: Path, number: int, line: str) -> int:
+    """The size of a vector by the first line: the number of its fields without the first, which is a word."""
+    dim = len(line.split(" ")) - 1
+    if dim < 2:
+        raise InputError(
+            f"{path}: line {number} is {line[:40]!r}; a word and its vector, separated by spaces, are expected"
+        )
+    return dim
 
 
 def _numbers(path: Path, number: int, fields: list[str]) -> Float[np.ndarray, " E"]:
