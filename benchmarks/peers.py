@@ -24,7 +24,7 @@ class Peer:
 
 @dataclass(frozen=True)
 class FinishedCommand:
-    """What a finished command printed and took."""
+    """The output of a finished command, its time and its memory."""
 
     seconds: float
     peak_bytes: int

@@ -37,12 +37,12 @@ Kind = Literal["same", "unpadded", "highway", "cell"]
 
 
 class Part(NamedTuple):
-    """What an array of theirs holds."""
+    """The content of an array of theirs, in terms of our weights."""
 
     ours: str
     """Our weight; of a highway layer, the transform."""
     kind: Kind = "same"
-    """Whether it is our weight, lacks the row for padding, has two of ours, or one direction of ours."""
+    """"same" is our weight, "unpadded" lacks its row for padding, "highway" has two of ours, "cell" one direction."""
     direction: int = 0
 
 
@@ -96,7 +96,7 @@ def from_weights(config: BiLMConfig, weights: "Mapping[str, Tensor]") -> "dict[s
 
 
 def _parts(config: BiLMConfig) -> dict[str, Part]:
-    """What all of AllenNLP's arrays hold."""
+    """Returns the content of all arrays of AllenNLP."""
     cnn, theirs = config.char_cnn, "_token_embedder"
     assert cnn is not None
     parts = {CHARACTERS: Part(EMBEDDING)}
@@ -108,7 +108,7 @@ def _parts(config: BiLMConfig) -> dict[str, Part]:
 
 
 def layer_parts(theirs: str, ours: str, kind: Kind = "same") -> dict[str, Part]:
-    """Returns what the weight and the bias of a layer hold."""
+    """Returns the content of the weight and the bias of a layer."""
     return {f"{theirs}.{part}": Part(f"{ours}.{part}", kind) for part in ("weight", "bias")}
 
 

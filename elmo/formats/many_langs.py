@@ -250,7 +250,7 @@ def _read_dictionary(source: SourceFile) -> dict[str, int]:
 
 
 def _parts(config: BiLMConfig) -> tuple[dict[str, Part], dict[str, Part]]:
-    """What the tensors of the two files hold; highways and LSTMs are AllenNLP's, but for the 1 of the forget gate."""
+    """Returns the content of both files; highways and LSTMs are AllenNLP's, but for the 1 of the forget gate."""
     embedder = config.word_cnn
     assert embedder is not None
     encoder, cnn = "token_encoder", embedder.char_cnn

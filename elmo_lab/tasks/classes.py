@@ -1,4 +1,4 @@
-"""What tasks share that give an example one of several classes: labels, predictions, scores and ensembles."""
+"""Labels, predictions, scores and ensembles of the tasks that give an example one of several classes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -500,7 +500,7 @@ def run(_):
     print('done')
 elmo.cli.models.info_verb = run
 """
-"""What a weak reference of an import does, for one: Python prints and ignores what a callback raises."""
+"""A program that is interrupted in a callback, as of a weak reference: Python prints and ignores what it raises."""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other signals")
