@@ -64,7 +64,7 @@ def origin_of(
     """Returns the entry of a model card on the model that the run started from; `fingerprint` is that of its files.
 
     `continues` says that the model had read the same files and nothing else, so this run continues its pretraining.
-    `grown_from` has the model's sizes, if this run's `config` is wider.
+    `grown_from` has the model's sizes, if this run's `config` is wider; `license` that of the model, if it is known.
     """
     card = found.card
     words, before = card.get("words_read"), card.get("init_from")
@@ -80,6 +80,8 @@ def origin_of(
     if found.config != config:
         lstm = found.config.lstm
         origin["grown_from"] = {"dim": lstm.dim, "projection_dim": lstm.projection_dim}
+    if isinstance(license := card.get("license"), str):
+        origin["license"] = license
     return origin
 
 

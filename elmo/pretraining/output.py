@@ -37,6 +37,8 @@ def write_model(
     }
     if origin is not None:
         card["init_from"] = origin
+        if "license" in origin:  # what is made from a model keeps its terms
+            card["license"] = origin["license"]
     stored = Model(config.model, model.bilm.state_dict(), model.lm_head.state_dict(), vocabulary, config.text, card)
     native.save(stored, folder / "model", overwrite=True, store=config.store)
 

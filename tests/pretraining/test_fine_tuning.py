@@ -65,6 +65,14 @@ def test_unchanged_weights_are_those_of_the_model(base, tmp_path):
     assert after.card["words_read"] == 400
 
 
+def test_a_run_has_the_licence_of_the_model_that_it_began_from(base, tmp_path):
+    first = tmp_path / "first"
+    native.save(replace(formats.load(base / "run"), card={"license": "CC-BY-SA-3.0"}), first)
+    printed("train", *SHORT, "--init-from", first, "--train", base / "other.txt", "--output", tmp_path / "run")
+    assert formats.load(tmp_path / "run").card["license"] == "CC-BY-SA-3.0"
+    assert "license" not in formats.load(fine_tuned(base, tmp_path / "other")).card  # its model has none
+
+
 def test_words_of_a_run_that_goes_on_with_the_same_text_add_up(base, tmp_path):
     """Also when it is resumed, and the model that it began from has gone."""
     first, output = tmp_path / "first", tmp_path / "run"
