@@ -1,29 +1,21 @@
 """Runs a program that was written for older ELMo packages, unchanged: `python -m elmo.shims program.py arguments`."""
 
-import argparse
+from elmo.cli.arguments import add_options
+from elmo.cli.parser import Parser
 
 
 def main() -> None:
     """Parses the options before the program's name, and passes the rest to the program."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         "python -m elmo.shims",
         description="Run a program that imports allennlp, bilm, elmoformanylangs or simple_elmo; elmo-torch stands in"
         " for those that are not installed.",
     )
-    parser.add_argument(
-        "--state",
-        choices=("reset", "carry"),
-        default="reset",
-        help="carry: LSTM states go on from batch to batch, as in the originals (default: reset)",
-    )
-    parser.add_argument(
-        "--allennlp",
-        metavar="VERSION",
-        default="0.9",
-        help="the version that the program was written for; since 1, masks are bool (default: 0.9)",
-    )
+    state = "carry: LSTM states go on from batch to batch, as in the originals (default: reset)"
+    allennlp = "the version that the program was written for; since 1, masks are bool (default: 0.9)"
+    add_options(parser, ("--state reset|carry", state, "reset"), ("--allennlp VERSION", allennlp, "0.9"))
     parser.add_argument("-m", dest="is_module", action="store_true", help="the program is a module, as in python -m")
-    parser.add_argument("program", nargs=argparse.REMAINDER, help="the program and its arguments")
+    parser.add_argument("program", nargs="...", help="the program and its arguments")
     given = parser.parse_args()
     if not given.program:
         parser.error("no program is given")

@@ -33,7 +33,8 @@ class Parser(argparse.ArgumentParser):
         elif "; " not in message:
             message += f"; {self.prog} --help lists the options"
         said = escape_controls(" ".join(message.split()))
-        self.exit(2, f"{self.prog.partition(' ')[0]}: error: {said}\n")
+        program = "elmo" if self.prog.startswith("elmo") else self.prog  # without the verb
+        self.exit(2, f"{program}: error: {said}\n")
 
     def _print_message(self, message: str, file: Any = None) -> None:
         if file is sys.stdout:  # argparse would ignore that it takes no more of the help

@@ -39,6 +39,7 @@ from elmo.pretraining.prefetch import prefetch
 from elmo.pretraining.replay import Replay, can_replay
 from elmo.pretraining.settings import TrainConfig
 from elmo.pretraining.shares import SharedReader
+from elmo.terminal import Counter
 from elmo.text.vocabulary import CorpusCounts, Vocabulary
 from elmo.training.checkpoint import START, RankProgress, load_checkpoint, newest_checkpoint
 from elmo.training.distributed import Fabric, is_one_of_several, launch, leave_out, naming_lost, processes_to_start
@@ -86,7 +87,7 @@ def pretrain(
         with nullcontext() if dry_run else _alone(fabric, config, resume):
             try:
                 run = _prepare(fabric, config, paths, heldout, texts, source, resume, not dry_run, quiet)
-                done = _estimate(run) if dry_run else _train(run, quiet, loggers)
+                done = _estimate(run, quiet) if dry_run else _train(run, quiet, loggers)
             except RunStopped:
                 _leave_group()
                 raise
@@ -365,11 +366,11 @@ def piece_characters(counts: CorpusCounts, streams: int) -> int:
     return max(1, min(MAX_CHARACTERS, counts.characters // (PIECES * streams)))
 
 
-def _estimate(run: _Run) -> dict[str, Any]:
+def _estimate(run: _Run, quiet: bool) -> dict[str, Any]:
     """Times a few real steps, at a rate of zero, and extrapolates to those after `done`, without evaluations."""
     training, plan, done = run.training, run.plan, run.begin.step
     together = 1 if isinstance(run.steps, Steps) else REPLAYS
-    with run.reading:
+    with run.reading, Counter("steps", quiet or not run.writes).waiting("timing a few steps"):
         times = [_seconds_of(run.steps, count) for count in (1, together, together, together)]
     seconds = sorted(times[1:])[1] * (plan.steps - done)  # the first step allocates memory for the others
     sizes = {name: parameter.numel() for name, parameter in training.model.named_parameters()}

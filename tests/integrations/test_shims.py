@@ -519,6 +519,9 @@ def test_a_program_runs_unchanged(files, tmp_path):
         (["-m", "no_such.module"], "no_such.module"),
         (["--allennlp", "x", "no-such.py"], "'x'"),
         (["-m", "elmoformanylangs", "test"], "migration"),
+        ([], "program"),
+        (["--state", "kept", "no-such.py"], "reset"),
+        (["--states", "no-such.py"], "--help"),
     ],
 )
 def test_what_cannot_run_is_one_line(arguments, word):
