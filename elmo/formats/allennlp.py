@@ -24,7 +24,7 @@ from elmo.formats.bilm_layout import dataset_names, to_config, to_datasets, to_o
 from elmo.formats.files import SourceFile, file_on_disk, is_archive, list_files, refuse_known
 from elmo.formats.hdf5 import Hdf5Output, check_dataset, datasets, is_hdf5, read_hdf5
 from elmo.formats.stored import Description, Model, check_words
-from elmo.model.config import BiLMConfig, weight_shapes
+from elmo.model.config import EMBEDDING, BiLMConfig, weight_shapes
 from elmo.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def save(
         problem = "reads words and code points, or has a projection that keeps the size"
     elif model.text is not None and model.text.normalize:
         problem = f"reads words in another spelling ({', '.join(model.text.normalize)})"
-    elif model.weights["token_encoder.embedding"][0].any():
+    elif model.weights[EMBEDDING][0].any():
         problem = "has a vector for padding"
     if problem is not None:
         raise InputError(f"{path}: the model {problem}, which this format cannot store; write it as native")

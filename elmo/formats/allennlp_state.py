@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from elmo.errors import InputError
-from elmo.model.config import BiLMConfig, CharCnnConfig, LstmConfig, Shape, weight_shapes
+from elmo.model.config import EMBEDDING, BiLMConfig, CharCnnConfig, LstmConfig, Shape, weight_shapes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 CHARACTERS = "_token_embedder._char_embedding_weights"
 BEGINNINGS = ("_token_embedder.", "_elmo_lstm.forward_layer_", "_elmo_lstm.backward_layer_")
 """Prefixes of the names in AllenNLP's `_ElmoBiLm`."""
-EMBEDDING = "token_encoder.embedding"
 CELL = {
     "input_linearity.weight": "weight_input",
     "state_linearity.weight": "weight_state",

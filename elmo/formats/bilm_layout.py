@@ -14,13 +14,12 @@ import numpy as np
 from elmo.config import ConfigError, from_dict, to_dict
 from elmo.errors import InputError
 from elmo.formats.stored import check_counts, check_shapes
-from elmo.model.config import BiLMConfig, Shape, weight_shapes
+from elmo.model.config import EMBEDDING, BiLMConfig, Shape, weight_shapes
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 PUBLISHED_CHARACTERS = 261
-EMBEDDING = "token_encoder.embedding"
 LSTM_OPTIONS = ("dim", "projection_dim", "n_layers", "cell_clip", "proj_clip", "use_skip_connections")
 """The fields of `LstmConfig` that the options have, under the same names."""
 REMEDY = "the weights do not belong to these options, or the options were edited"

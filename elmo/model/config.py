@@ -11,6 +11,8 @@ from elmo.config import MOST_LAYERS, ConfigError, check_range, check_sizes
 from elmo.errors import shown
 
 Shape = tuple[int, ...]
+EMBEDDING = "token_encoder.embedding"
+"""The table of characters or words among the weights."""
 MOST_CHARACTERS_PER_TOKEN = 10_000
 MOST_BYTES = 2**63 - 1
 """The most bytes of a tensor, which torch counts in 64 bits."""

@@ -24,9 +24,7 @@ def routes(service: Service) -> list[Route]:
     async def vectors(request: Request, body: bodies.Vectors) -> Response:
         """Vectors of all layers, of one, or mixed; per token, or pooled."""
         media = preferred_type(request.headers.get("accept", "*/*"))
-        # A mix is written as text, since [0.0, 1.0], a mix, equals [0, 1], two layers.
-        is_mix = isinstance(body.layers, list) and not keeps_layers(body.layers)
-        kind = BatchKind(written_layers(body.layers) if is_mix else body.layers, body.pool, body.state)
+        kind = _batch_kind(body)
         splits = await service.split(body.sentences, lines=body.lines)
         if media == JSON:
             service.check_json(splits, kind)
@@ -79,6 +77,12 @@ def routes(service: Service) -> list[Route]:
         Route("POST", "/", root, bodies.Root),
         Route("GET", "/info", info),
     ]
+
+
+def _batch_kind(body: bodies.Vectors) -> BatchKind:
+    # A mix is written as text, since [0.0, 1.0], a mix, equals [0, 1], two layers.
+    is_mix = isinstance(body.layers, list) and not keeps_layers(body.layers)
+    return BatchKind(written_layers(body.layers) if is_mix else body.layers, body.pool, body.state)
 
 
 def _about(service: Service) -> dict[str, Any]:
