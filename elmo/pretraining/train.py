@@ -7,6 +7,7 @@ The folder holds `model/`, which `elmo.load` opens, and the record of how it was
 
 import dataclasses
 import math
+import statistics
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,6 +55,8 @@ PIECES = 8
 """The pieces per stream and epoch of a small corpus, if its lines are short enough."""
 REPLAYS = 10
 """The steps of a CUDA graph that `--dry-run` measures together: the CPU prepares one while the GPU makes another."""
+ENOUGH = 20.0
+"""The seconds after which `--dry-run` measures no further step: one of a large model takes a minute on a CPU."""
 
 
 def pretrain(
@@ -371,8 +374,10 @@ def _estimate(run: _Run, quiet: bool) -> dict[str, Any]:
     training, plan, done = run.training, run.plan, run.begin.step
     together = 1 if isinstance(run.steps, Steps) else REPLAYS
     with run.reading, Counter("steps", quiet or not run.writes).waiting("timing a few steps"):
-        times = [_seconds_of(run.steps, count) for count in (1, together, together, together)]
-    seconds = sorted(times[1:])[1] * (plan.steps - done)  # the first step allocates memory for the others
+        _seconds_of(run.steps, 1)  # compiles, and allocates memory for the others
+        times = [_seconds_of(run.steps, together)]
+        while len(times) < 3 and training.fabric.broadcast(sum(times) < ENOUGH):
+            times.append(_seconds_of(run.steps, together))
     sizes = {name: parameter.numel() for name, parameter in training.model.named_parameters()}
     softmax_size = sum(size for name, size in sizes.items() if "lm_head" in name)
     device = training.fabric.device
@@ -385,7 +390,7 @@ def _estimate(run: _Run, quiet: bool) -> dict[str, Any]:
         **({"steps left": plan.steps - done} if done else {}),
         "words per step": plan.words_a_step,
         "memory": f"{peak / 2**30:.1f} GiB" if peak else "unknown",
-        "hours": round(seconds / 3600, 2),
+        "hours": round(statistics.median(times) * (plan.steps - done) / 3600, 2),
     }
 
 
