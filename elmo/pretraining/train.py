@@ -6,7 +6,6 @@ The folder holds `model/`, which `elmo.load` opens, and the record of how it was
 """
 
 import dataclasses
-import math
 import statistics
 import time
 import warnings
@@ -33,15 +32,15 @@ from elmo.pretraining.counting import count_corpus, record_session
 from elmo.pretraining.division import divide_checkpoint
 from elmo.pretraining.initial import begin_from, check_source
 from elmo.pretraining.objective import LanguageModel, muon_shapes
-from elmo.pretraining.order import MAX_CHARACTERS
 from elmo.pretraining.output import is_exported, is_recorded, other_file, perplexities_in, write_model
 from elmo.pretraining.perplexity import HeldOut, Perplexity, Policy, perplexities, sum_losses
+from elmo.pretraining.plan import RunPlan, make_plan, piece_characters, remarks
 from elmo.pretraining.prefetch import prefetch
 from elmo.pretraining.replay import Replay, can_replay
 from elmo.pretraining.settings import TrainConfig
 from elmo.pretraining.shares import SharedReader
 from elmo.terminal import Counter
-from elmo.text.vocabulary import CorpusCounts, Vocabulary
+from elmo.text.vocabulary import Vocabulary
 from elmo.training.checkpoint import START, RankProgress, load_checkpoint, newest_checkpoint
 from elmo.training.distributed import Fabric, is_one_of_several, launch, leave_out, naming_lost, processes_to_start
 from elmo.training.loop import Carried, Stepper, Steps, Training, check_finite, fit, seed_step, with_remedy
@@ -51,8 +50,6 @@ from elmo.training.sharding import Shard
 from elmo.training.stopping import RunStopped
 from elmo.types import LmBatch, LstmState
 
-PIECES = 8
-"""The pieces per stream and epoch of a small corpus, if its lines are short enough."""
 REPLAYS = 10
 """The steps of a CUDA graph that `--dry-run` measures together: the CPU prepares one while the GPU makes another."""
 ENOUGH = 20.0
@@ -102,21 +99,6 @@ def _leave_group() -> None:
     """A process that ends with its group may abort (pytorch/pytorch#190489)."""
     if distributed.is_initialized():
         distributed.destroy_process_group()
-
-
-@dataclass(frozen=True)
-class RunPlan:
-    """The size of a run, which is counted and not configured."""
-
-    words: int
-    """The positions per epoch: tokens and sentence ends."""
-    words_a_step: int
-    steps: int
-
-    @property
-    def all_words(self) -> int:
-        """The positions that all steps read."""
-        return self.steps * self.words_a_step
 
 
 @dataclass(frozen=True)
@@ -206,29 +188,6 @@ def _prepare(
     return _Run(
         config, fingerprints, plan, vocabulary, origin, language_model, training, steps, reading, begin, measured_on
     )
-
-
-def make_plan(config: TrainConfig, counts: CorpusCounts) -> RunPlan:
-    """Computes the number of steps."""
-    words = counts.tokens + counts.sentences
-    a_step = config.streams * config.window * config.loop.accumulate
-    wanted = min(config.epochs * words, config.max_words or math.inf)
-    return RunPlan(words, a_step, max(1, math.ceil(wanted / a_step)))
-
-
-def remarks(plan: RunPlan, config: TrainConfig) -> Iterator[str]:
-    """Yields warnings before a run that cannot succeed: it has too little text, or its rate never reaches the peak."""
-    if plan.words < plan.words_a_step:
-        yield (
-            f"the text has {plan.words:,} words and sentence ends, fewer than the {plan.words_a_step:,} of one step; a"
-            " language model needs hundreds of thousands: name more files, or fine-tune a model (--init-from)"
-        )
-    warmup = config.optim.warmup_steps
-    if plan.steps < warmup:
-        yield (
-            f"the learning rate rises for {warmup:,} steps, but the run has {plan.steps:,}: use fewer streams, more"
-            " epochs or a smaller optim.warmup_steps"
-        )
 
 
 def _network(fabric: Fabric, config: TrainConfig, vocabulary: Vocabulary, init_from: str | None) -> LanguageModel:
@@ -359,14 +318,6 @@ def _loss(
 ) -> tuple[Tensor, Carried]:
     with ops.compiled_steps(compiled):
         return model(batch.char_ids, batch.inputs, batch.targets, batch.keep, batch.starts, carried, common)
-
-
-def piece_characters(counts: CorpusCounts, streams: int) -> int:
-    """Returns the most characters that a stream gets at once, so that every stream gets several pieces per epoch.
-
-    With fewer pieces than streams, some streams would start the text again before the rest of it is read.
-    """
-    return max(1, min(MAX_CHARACTERS, counts.characters // (PIECES * streams)))
 
 
 def _estimate(run: _Run, quiet: bool) -> dict[str, Any]:

@@ -34,8 +34,8 @@ from elmo.pretraining.batches import LmReader, ReaderConfig
 from elmo.pretraining.ids import make_ids
 from elmo.pretraining.objective import LanguageModel, ObjectiveConfig, top_layer
 from elmo.pretraining.order import MAX_CHARACTERS
+from elmo.pretraining.plan import make_plan, piece_characters
 from elmo.pretraining.settings import TrainConfig, read_record
-from elmo.pretraining.train import make_plan, piece_characters
 from elmo.text import corpus
 from elmo.text.tokenizer import TextConfig
 from elmo.text.vocabulary import SPECIAL, CorpusCounts, Vocabulary, count_vocabulary

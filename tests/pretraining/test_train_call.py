@@ -16,8 +16,8 @@ from small_run import TINY, model_bytes, texts
 import elmo
 from elmo import config as configs
 from elmo.pretraining import counting
+from elmo.pretraining.plan import RunPlan, remarks
 from elmo.pretraining.settings import TrainConfig
-from elmo.pretraining.train import RunPlan, remarks
 from elmo.training.optim import OptimConfig
 
 FEW = (*TINY, "epochs=1", "max_words=600")
