@@ -326,7 +326,7 @@ def _estimate(run: _Run, quiet: bool) -> dict[str, Any]:
     together = 1 if isinstance(run.steps, Steps) else REPLAYS
     with run.reading, Counter("steps", quiet or not run.writes).waiting("timing a few steps"):
         _seconds_of(run.steps, 1)  # compiles, and allocates memory for the others
-        times = [_seconds_of(run.steps, together)]
+        times: list[float] = []
         while len(times) < 3 and training.fabric.broadcast(sum(times) < ENOUGH):
             times.append(_seconds_of(run.steps, together))
     sizes = {name: parameter.numel() for name, parameter in training.model.named_parameters()}
